@@ -1,0 +1,256 @@
+//! A synchronous body on its caller's thread, with a timeout and a fallback.
+//!
+//! The caller cannot return before its body does. What can be done at the deadline is done there: the timer settles the
+//! attempt, so circuit and counts know at once, and a fallback that owns what it needs is handed to a fallback worker. A
+//! fallback that borrows waits for the caller.
+
+use super::blocking::{answer_here, begin, block_on, stop_at};
+use super::judge::{self, Classify, drop_quietly};
+use super::promise::Promise;
+use super::queued::{Answerer, FallbackTask};
+use super::{Attempt, Failed, Tell, abandoned_ended, contained, frame};
+use crate::admission::{Core, Cut, Held, Ticket, admit};
+use crate::clock::Timestamp;
+use crate::context::{self, Captured};
+use crate::error::CommandError;
+use crate::fallback::{Fallback, Here, NoFallback, Owned, Plain, Value, When};
+use crate::isolation::semaphore::PermitRelease;
+use crate::sync::Home;
+use crate::sync::global::{Arc, Mutex};
+use crate::timer::{Due, Meeting, Target};
+
+/// A fallback of a synchronous call in place: says what a timeout does. Sealed.
+pub trait InPlace<T, E>: Fallback<T, E> {
+    /// Whether a timeout arms the timer. Without a fallback nothing can be done at the deadline, and the clock's reading at
+    /// the end decides.
+    #[doc(hidden)]
+    const ARMS: bool = true;
+
+    /// Conducts the call with an armed timeout.
+    #[doc(hidden)]
+    fn timed<B, P>(self, core: &Arc<Core>, body: B, judge: P) -> Result<T, CommandError<E>>
+    where
+        B: FnOnce() -> Result<T, E>,
+        P: Classify<T, E>,
+    {
+        let (home, now) = (Home::current(), core.clock.now());
+        let attempt = match admit(&**core, home, now, core.live.deadline_in_place(now)) {
+            Err(refusal) => Attempt::refused(refusal),
+            Ok((ticket, held)) => {
+                match race(core, home, ticket, held, body, judge, Borrowing(Promise::new())) {
+                    (Some(attempt), _) => attempt,
+                    (None, timed) => Attempt::cut(block_on(|cx| timed.at_deadline.0.poll(cx))),
+                }
+            }
+        };
+        answer_here(core, home, attempt, self)
+    }
+}
+
+impl<T, E> InPlace<T, E> for NoFallback {
+    const ARMS: bool = false;
+}
+impl<T, E, W: Fn(&CommandError<E>) -> bool> InPlace<T, E> for When<NoFallback, W> {
+    const ARMS: bool = false;
+}
+impl<T, E> InPlace<T, E> for Value<T> {}
+impl<T, E, W: Fn(&CommandError<E>) -> bool> InPlace<T, E> for When<Value<T>, W> {}
+impl<T, E, G> InPlace<T, E> for Here<G, Plain> where G: FnOnce(CommandError<E>) -> Result<T, E> {}
+impl<T, E, G, W> InPlace<T, E> for When<Here<G, Plain>, W>
+where
+    G: FnOnce(CommandError<E>) -> Result<T, E>,
+    W: Fn(&CommandError<E>) -> bool,
+{
+}
+
+impl<T, E, G> InPlace<T, E> for Owned<G>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    G: FnOnce(CommandError<E>) -> Result<T, E> + Send + 'static,
+{
+    fn timed<B, P>(self, core: &Arc<Core>, body: B, judge: P) -> Result<T, CommandError<E>>
+    where
+        B: FnOnce() -> Result<T, E>,
+        P: Classify<T, E>,
+    {
+        timed_owned(core, body, judge, self)
+    }
+}
+
+impl<T, E, G, W> InPlace<T, E> for When<Owned<G>, W>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    G: FnOnce(CommandError<E>) -> Result<T, E> + Send + 'static,
+    W: Fn(&CommandError<E>) -> bool + Send + 'static,
+{
+    fn timed<B, P>(self, core: &Arc<Core>, body: B, judge: P) -> Result<T, CommandError<E>>
+    where
+        B: FnOnce() -> Result<T, E>,
+        P: Classify<T, E>,
+    {
+        timed_owned(core, body, judge, self)
+    }
+}
+
+/// A fallback that owns what it needs: at the deadline a worker runs it, while the caller is still in its body.
+fn timed_owned<T, E, K>(
+    core: &Arc<Core>,
+    body: impl FnOnce() -> Result<T, E>,
+    judge: impl Classify<T, E>,
+    fallback: K,
+) -> Result<T, CommandError<E>>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    K: Fallback<T, E> + Send + 'static,
+{
+    let (home, now) = (Home::current(), core.clock.now());
+    let (ticket, held) = match admit(&**core, home, now, core.live.deadline_in_place(now)) {
+        Ok(admitted) => admitted,
+        Err(refusal) => return answer_here(core, home, Attempt::refused(refusal), fallback),
+    };
+    let context = match contained(|| core.runtime.capture()) {
+        Ok(context) => context,
+        Err(panic) => {
+            let attempt = Attempt::panicked(home, ticket, held, panic);
+            return answer_here(core, home, attempt, fallback);
+        }
+    };
+    let owning = Owning {
+        rest: Mutex::new(Some((fallback, context))),
+        promise: Promise::new(),
+    };
+    match race(core, home, ticket, held, body, judge, owning) {
+        (Some(attempt), timed) => {
+            let rest = timed.at_deadline.rest.lock().take();
+            let (fallback, _) = rest.expect("the timer takes the fallback of an attempt that it has settled");
+            answer_here(core, home, attempt, fallback)
+        }
+        (None, timed) => block_on(|cx| timed.at_deadline.promise.poll(cx)),
+    }
+}
+
+// ===== the race of the body and its deadline =====
+
+/// What the timer does for an attempt that it has settled.
+trait AtDeadline: Send + Sync + Sized + 'static {
+    fn cut(timed: &Arc<Timed<Self>>, cut: Cut);
+}
+
+struct Timed<N> {
+    ticket: Ticket<Arc<Core>>,
+    /// The permit, where it comes back at the timeout as Hystrix has it. Otherwise the body's caller holds it.
+    early: Mutex<Option<Held<Arc<Core>>>>,
+    at_deadline: N,
+}
+
+/// The caller runs the fallback when it comes back; it is only told.
+struct Borrowing(Promise<Cut>);
+
+impl AtDeadline for Borrowing {
+    fn cut(timed: &Arc<Timed<Self>>, cut: Cut) {
+        timed.at_deadline.0.keep(cut);
+    }
+}
+
+/// A worker runs the fallback.
+struct Owning<T, E, K> {
+    rest: Mutex<Option<(K, Captured)>>,
+    promise: Promise<Result<T, CommandError<E>>>,
+}
+
+impl<T, E, K> AtDeadline for Owning<T, E, K>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    K: Fallback<T, E> + Send + 'static,
+{
+    fn cut(timed: &Arc<Timed<Self>>, cut: Cut) {
+        let rest = timed.at_deadline.rest.lock().take();
+        let (fallback, context) =
+            rest.expect("only the timer takes the fallback of an attempt that it has settled");
+        let core = timed.ticket.core().clone();
+        let failed = Failed::cut(cut);
+        FallbackTask::hand_over(core, failed, fallback, context, timed.clone(), Tell::Elsewhere);
+    }
+}
+
+impl<T, E, K> Answerer<T, E> for Timed<Owning<T, E, K>>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    K: Fallback<T, E> + Send + 'static,
+{
+    fn answer(&self, result: Result<T, CommandError<E>>) {
+        self.at_deadline.promise.keep(result);
+    }
+
+    fn is_given_up(&self) -> bool {
+        // Its caller is in the body, and comes back for the answer.
+        false
+    }
+}
+
+impl<N: AtDeadline> Due for Timed<N> {
+    fn due(self: Arc<Self>, now: Timestamp, _woken: &Meeting) {
+        if let Some(cut) = self.ticket.cut_by_timer(now, true) {
+            let early = self.early.lock().take();
+            drop(early);
+            N::cut(&self, cut);
+        }
+        let core = self.ticket.core().clone();
+        if let Some(timed) = Arc::into_inner(self) {
+            // The caller has gone meanwhile, and left the rest here.
+            core.runtime.elsewhere(&core.key, move || drop(timed));
+        }
+    }
+}
+
+/// Runs the body with its deadline armed. `None`: the timer was first.
+fn race<T, E, N: AtDeadline>(
+    core: &Arc<Core>,
+    home: Home,
+    mut ticket: Ticket<&Core>,
+    held: Held<&Core>,
+    body: impl FnOnce() -> Result<T, E>,
+    judge: impl Classify<T, E>,
+    at_deadline: N,
+) -> (Option<Attempt<T, E>>, Arc<Timed<N>>) {
+    core.stats.look(home, ticket.arrival);
+    let start = begin(&ticket);
+    ticket.begin_alone(start);
+    let cut_at = ticket.cut_at();
+    let stop = stop_at(core, cut_at);
+    let (held, early) = match core.semaphore.release {
+        PermitRelease::WithTheBody => (Some(held), None),
+        PermitRelease::AtTimeout => (None, Some(held.share(core))),
+    };
+    let timed = Arc::new(Timed {
+        ticket: ticket.share(core),
+        early: Mutex::new(early),
+        at_deadline,
+    });
+    let token = match core.runtime.timer.arm(home, cut_at, Target::Claim(timed.clone())) {
+        Ok(token) => token,
+        Err(error) => return (Some(Attempt::no_thread(home, &timed.ticket, &error)), timed),
+    };
+    let left = judge::run(core, cut_at, &judge, || context::enter(frame(core, stop), body));
+    core.runtime.timer.cancel(token);
+    drop(held);
+    if core.semaphore.release == PermitRelease::AtTimeout {
+        let early = timed.early.lock().take();
+        drop(early);
+    }
+    let (end, panicked) = (left.end, left.result.is_err());
+    let (outcome, answer) = judge::verdict(&timed.ticket, left);
+    if timed.ticket.settle(outcome).is_some() {
+        let facts = timed.ticket.account(home, outcome, end, false);
+        return (Some(Attempt { facts, answer }), timed);
+    }
+    // Settled by the timer: the value is late.
+    drop_quietly(answer);
+    abandoned_ended(&timed.ticket, end, panicked);
+    (None, timed)
+}

@@ -1,0 +1,91 @@
+//! A live pool: workers, and what is told about them.
+
+use super::{PoolReport, ThreadPool};
+use crate::clock::TimeSource;
+use crate::event::PoolEventKind;
+use crate::sync::AtomicU64;
+use crate::sync::Ordering::Relaxed;
+use crate::sync::global::{AtomicBool, Mutex};
+use crate::timer::Timer;
+use crate::workers::{Limits, Refused, Room, Work, Workers};
+
+pub(crate) struct Pool {
+    workers: Workers<Work>,
+    clock: TimeSource,
+    definition: Mutex<ThreadPool>,
+    /// Somebody was refused since there was last room.
+    exhausted: AtomicBool,
+}
+
+impl Pool {
+    pub(crate) fn new(
+        name: &str,
+        definition: ThreadPool,
+        limits: Limits,
+        clock: TimeSource,
+        timer: Timer,
+    ) -> Self {
+        Self {
+            workers: Workers::new(name, limits, clock.clone(), timer),
+            clock,
+            definition: Mutex::new(definition),
+            exhausted: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.workers.name()
+    }
+
+    pub(crate) fn definition(&self) -> ThreadPool {
+        self.definition.lock().clone()
+    }
+
+    /// Takes a job, and says what is worth an event.
+    pub(crate) fn submit(&self, work: &Work, room: Room) -> (Result<(), Refused>, Option<PoolEventKind>) {
+        let result = self.workers.submit(work, room);
+        let event = match &result {
+            Ok(()) if room == Room::Place && self.exhausted.load(Relaxed) => self
+                .exhausted
+                .swap(false, Relaxed)
+                .then_some(PoolEventKind::Relieved),
+            Ok(()) | Err(Refused::ShutDown) => None,
+            Err(Refused::Full { places, .. }) => {
+                let first = !self.exhausted.load(Relaxed) && !self.exhausted.swap(true, Relaxed);
+                first.then_some(PoolEventKind::Exhausted { places: *places })
+            }
+            Err(Refused::NoThread(error)) => Some(PoolEventKind::ThreadRefused {
+                cause: error.to_string().into(),
+            }),
+        };
+        (result, event)
+    }
+
+    /// Takes a job that was decided out of the queue.
+    pub(crate) fn withdraw(&self, entry: &AtomicU64) {
+        self.workers.withdraw(entry);
+    }
+
+    /// Notes that nobody waits for a running job any more.
+    pub(crate) fn abandon(&self, entry: &AtomicU64) {
+        self.workers.abandon(entry);
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        self.workers.limits()
+    }
+
+    /// Takes a new definition into effect.
+    pub(crate) fn redefine(&self, definition: ThreadPool, limits: Limits) {
+        *self.definition.lock() = definition;
+        self.workers.resize(limits);
+    }
+
+    pub(crate) fn report(&self) -> PoolReport {
+        PoolReport::new(self.name(), self.workers.look(), self.clock.now())
+    }
+
+    pub(crate) fn workers(&self) -> &Workers<Work> {
+        &self.workers
+    }
+}

@@ -1,0 +1,121 @@
+//! Which registry is current: on a thread, or in a future.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+
+use super::Registry;
+use crate::context::{Carried, Propagator};
+use crate::sync::global::{AtomicUsize, Relaxed};
+
+/// How many scopes there are in the process; while there are none, finding the current registry costs this load.
+static SCOPES: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static CURRENT: RefCell<Option<Registry>> = const { RefCell::new(None) };
+}
+
+impl Registry {
+    /// Returns the registry that is current on this thread: the innermost one entered, or the global one.
+    #[must_use]
+    pub fn current() -> Registry {
+        entered().unwrap_or_else(|| Registry::global().clone())
+    }
+
+    /// Makes this registry the current one on this thread, until the guard is dropped. Carried to workers and fallbacks.
+    pub fn enter(&self) -> Entered {
+        SCOPES.fetch_add(1, Relaxed);
+        let before = CURRENT.replace(Some(self.clone()));
+        Entered {
+            before,
+            on_this_thread: PhantomData,
+        }
+    }
+
+    /// Makes a future in which this registry is the current one.
+    pub fn scope<F: Future>(&self, future: F) -> InRegistry<F> {
+        InRegistry {
+            registry: self.clone(),
+            future,
+        }
+    }
+}
+
+/// The registry that was entered on this thread, if one was.
+fn entered() -> Option<Registry> {
+    if SCOPES.load(Relaxed) == 0 {
+        return None;
+    }
+    CURRENT.try_with(|current| current.borrow().clone()).ok()?
+}
+
+/// Keeps a registry current: see [`Registry::enter`].
+#[must_use = "the registry is current only until this is dropped"]
+pub struct Entered {
+    before: Option<Registry>,
+    /// Guards belong to the thread that entered.
+    on_this_thread: PhantomData<*const ()>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let before = self.before.take();
+        // Dropped after the borrow: the last handle of a registry shuts it down.
+        let own = CURRENT.try_with(|current| current.replace(before));
+        drop(own);
+        SCOPES.fetch_sub(1, Relaxed);
+    }
+}
+
+impl fmt::Debug for Entered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entered").finish_non_exhaustive()
+    }
+}
+
+pin_project! {
+    /// A future with its own current registry: see [`Registry::scope`].
+    #[must_use = "futures do nothing unless polled"]
+    pub struct InRegistry<F> {
+        registry: Registry,
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F: Future> Future for InRegistry<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let _here = this.registry.enter();
+        this.future.poll(cx)
+    }
+}
+
+impl<F> fmt::Debug for InRegistry<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InRegistry").finish_non_exhaustive()
+    }
+}
+
+/// Carries the current registry to where bodies and fallbacks run.
+pub(super) struct CurrentRegistry;
+
+impl Propagator for CurrentRegistry {
+    fn capture(&self) -> Option<Box<dyn Carried>> {
+        Some(Box::new(entered()?))
+    }
+}
+
+impl Carried for Registry {
+    fn run(&self, body: &mut dyn FnMut()) {
+        let _here = self.enter();
+        body();
+    }
+}

@@ -1,0 +1,297 @@
+//! A command's own counts: every event word, rolling and cumulative, latencies, and what is under way.
+
+use std::time::Duration;
+
+use super::{Distribution, Latency, LatencyShape, Rolling, Shape, Shards};
+use crate::clock::Timestamp;
+use crate::outcome::{FallbackOutcome, Outcome};
+use crate::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::global::OnceLock;
+use crate::sync::{AtomicU64, Home};
+
+/// Everything that is counted per command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    Ended(Outcome),
+    Fallback(FallbackOutcome),
+    /// What a command in shadow mode would have done.
+    WouldHave(Outcome),
+}
+
+const OUTCOMES: usize = Outcome::ALL.len();
+const FALLBACKS: usize = FallbackOutcome::ALL.len();
+const WORDS: usize = 2 * OUTCOMES + FALLBACKS;
+
+impl Word {
+    const fn index(self) -> usize {
+        match self {
+            Word::Ended(outcome) => outcome.index(),
+            Word::Fallback(fallback) => OUTCOMES + fallback.index(),
+            Word::WouldHave(outcome) => OUTCOMES + FALLBACKS + outcome.index(),
+        }
+    }
+}
+
+/// A thread looks at the command's concurrency at most this often, so the rolling maximum is exact up to
+/// 100 000 starts a second and thread.
+const LOOK_EVERY: u64 = 10_000;
+
+pub(crate) struct Stats {
+    shape: Shape,
+    latency: LatencyShape,
+    /// Zero where time only moves by hand: there every start looks.
+    look_every: u64,
+    shards: Shards<Shard>,
+}
+
+struct Shard {
+    rolling: Rolling<WORDS>,
+    cumulative: [AtomicU64; WORDS],
+    /// Attempts admitted and attempts settled, by this thread: either may be ahead.
+    started: AtomicU64,
+    settled: AtomicU64,
+    /// Work that was left behind, and that has ended since.
+    abandoned: AtomicU64,
+    abandoned_ended: AtomicU64,
+    /// Fallbacks begun and ended.
+    fallbacks: AtomicU64,
+    fallbacks_ended: AtomicU64,
+    /// When this thread last looked at the concurrency.
+    looked: AtomicU64,
+    latencies: OnceLock<Box<Latencies>>,
+}
+
+struct Latencies {
+    queue: Latency,
+    body: Latency,
+    total: Latency,
+}
+
+/// What a reader sees: all shards added up.
+#[derive(Clone)]
+pub(crate) struct Snapshot {
+    rolling: [u64; WORDS],
+    cumulative: [u64; WORDS],
+    pub(crate) in_flight: u64,
+    pub(crate) max_in_flight: u64,
+    pub(crate) abandoned: u64,
+    pub(crate) fallbacks: u64,
+    pub(crate) queue: Distribution,
+    pub(crate) body: Distribution,
+    pub(crate) total: Distribution,
+}
+
+impl Snapshot {
+    pub(crate) fn rolling(&self, word: Word) -> u64 {
+        self.rolling[word.index()]
+    }
+
+    pub(crate) fn cumulative(&self, word: Word) -> u64 {
+        self.cumulative[word.index()]
+    }
+}
+
+#[inline]
+fn add_one(counter: &AtomicU64) {
+    // Release: whoever sees a settled attempt sees that it was started, so the difference is never negative.
+    counter.store(counter.load(Relaxed) + 1, Release);
+}
+
+impl Shard {
+    fn new(shape: Shape) -> Self {
+        Self {
+            rolling: Rolling::new(shape),
+            cumulative: std::array::from_fn(|_| AtomicU64::new(0)),
+            started: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
+            abandoned: AtomicU64::new(0),
+            abandoned_ended: AtomicU64::new(0),
+            fallbacks: AtomicU64::new(0),
+            fallbacks_ended: AtomicU64::new(0),
+            looked: AtomicU64::new(0),
+            latencies: OnceLock::new(),
+        }
+    }
+
+    #[inline]
+    fn latencies(&self) -> &Latencies {
+        self.latencies.get_or_init(|| {
+            Box::new(Latencies {
+                queue: Latency::new(),
+                body: Latency::new(),
+                total: Latency::new(),
+            })
+        })
+    }
+
+    #[inline]
+    fn count(&self, shape: Shape, now: Timestamp, word: Word) {
+        let index = word.index();
+        self.rolling.bump(shape, 0, now, index);
+        let total = &self.cumulative[index];
+        total.store(total.load(Relaxed) + 1, Relaxed);
+    }
+}
+
+impl Stats {
+    pub(crate) fn new(shape: Shape, latency: LatencyShape, system_time: bool) -> Self {
+        Self {
+            shape,
+            latency,
+            look_every: if system_time { LOOK_EVERY } else { 0 },
+            shards: Shards::new(),
+        }
+    }
+
+    #[inline]
+    fn with<R>(&self, home: Home, write: impl FnOnce(&Shard) -> R) -> R {
+        self.shards.with(home, || Shard::new(self.shape), write)
+    }
+
+    /// An attempt was admitted.
+    #[inline]
+    pub(crate) fn started(&self, home: Home) {
+        self.with(home, |shard| add_one(&shard.started));
+    }
+
+    /// An attempt's body begins: now and then, look how many are under way.
+    #[inline]
+    pub(crate) fn look(&self, home: Home, now: Timestamp) {
+        let due = self.with(home, |shard| {
+            let due = now.as_nanos().saturating_sub(shard.looked.load(Relaxed)) >= self.look_every;
+            if due {
+                shard.looked.store(now.as_nanos(), Relaxed);
+            }
+            due
+        });
+        if due {
+            self.note_concurrency(home, now);
+        }
+    }
+
+    #[inline(never)]
+    fn note_concurrency(&self, home: Home, now: Timestamp) {
+        let level = u32::try_from(self.in_flight()).unwrap_or(u32::MAX);
+        self.with(home, |shard| shard.rolling.note_peak(self.shape, 0, now, level));
+    }
+
+    /// An admitted attempt was settled; `body` is how long its body had run, if it had begun.
+    #[inline]
+    pub(crate) fn settled(&self, home: Home, now: Timestamp, outcome: Outcome, body: Option<u64>) {
+        self.with(home, |shard| {
+            shard.count(self.shape, now, Word::Ended(outcome));
+            if let Some(body) = body {
+                shard.latencies().body.record(self.latency, now, body);
+            }
+            add_one(&shard.settled);
+        });
+    }
+
+    /// Something else is to be counted: a refusal, a fallback's end, what would have been.
+    #[inline]
+    pub(crate) fn count(&self, home: Home, now: Timestamp, word: Word) {
+        self.with(home, |shard| shard.count(self.shape, now, word));
+    }
+
+    /// A whole call was answered.
+    #[inline]
+    pub(crate) fn answered(&self, home: Home, now: Timestamp, total: u64) {
+        self.with(home, |shard| {
+            shard.latencies().total.record(self.latency, now, total)
+        });
+    }
+
+    /// A queued job began.
+    pub(crate) fn queued(&self, home: Home, now: Timestamp, waited: u64) {
+        self.with(home, |shard| {
+            shard.latencies().queue.record(self.latency, now, waited)
+        });
+    }
+
+    /// A body runs on although its caller is answered.
+    pub(crate) fn abandoned(&self, home: Home) {
+        self.with(home, |shard| add_one(&shard.abandoned));
+    }
+
+    /// Such a body has ended.
+    pub(crate) fn abandoned_ended(&self, home: Home) {
+        self.with(home, |shard| add_one(&shard.abandoned_ended));
+    }
+
+    /// A fallback begins.
+    pub(crate) fn fallback_began(&self, home: Home) {
+        self.with(home, |shard| add_one(&shard.fallbacks));
+    }
+
+    /// A fallback has ended.
+    pub(crate) fn fallback_ended(&self, home: Home) {
+        self.with(home, |shard| add_one(&shard.fallbacks_ended));
+    }
+
+    /// The fallbacks that run.
+    pub(crate) fn fallbacks_now(&self) -> u64 {
+        self.difference(|shard| &shard.fallbacks, |shard| &shard.fallbacks_ended)
+    }
+
+    /// The attempts admitted and not yet settled.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.difference(|shard| &shard.started, |shard| &shard.settled)
+    }
+
+    /// The bodies that run on although their callers are answered.
+    pub(crate) fn abandoned_now(&self) -> u64 {
+        self.difference(|shard| &shard.abandoned, |shard| &shard.abandoned_ended)
+    }
+
+    fn difference(&self, begun: fn(&Shard) -> &AtomicU64, ended: fn(&Shard) -> &AtomicU64) -> u64 {
+        // Ends first: an end that is seen has its beginning seen by the second pass.
+        let ends: u64 = self.shards.each().map(|shard| ended(shard).load(Acquire)).sum();
+        let begins: u64 = self.shards.each().map(|shard| begun(shard).load(Acquire)).sum();
+        begins - ends
+    }
+
+    pub(crate) fn snapshot(&self, now: Timestamp) -> Snapshot {
+        let in_flight = self.in_flight();
+        let mut all = Snapshot {
+            rolling: [0; WORDS],
+            cumulative: [0; WORDS],
+            in_flight,
+            max_in_flight: 0,
+            abandoned: self.abandoned_now(),
+            fallbacks: self.fallbacks_now(),
+            queue: Distribution::empty(),
+            body: Distribution::empty(),
+            total: Distribution::empty(),
+        };
+        let mut peak = 0;
+        for shard in self.shards.each() {
+            shard
+                .rolling
+                .add_to(self.shape, 0, now, &mut all.rolling, &mut peak);
+            for (sum, count) in all.cumulative.iter_mut().zip(&shard.cumulative) {
+                *sum += count.load(Relaxed);
+            }
+            if let Some(latencies) = shard.latencies.get() {
+                latencies.queue.add_to(self.latency, now, &mut all.queue);
+                latencies.body.add_to(self.latency, now, &mut all.body);
+                latencies.total.add_to(self.latency, now, &mut all.total);
+            }
+        }
+        // Work that began before the window and still runs is part of it.
+        all.max_in_flight = u64::from(peak).max(in_flight);
+        all
+    }
+
+    /// The rolling counts alone, for decisions that need no latencies.
+    pub(crate) fn rolling(&self, now: Timestamp, word: Word) -> u64 {
+        let (mut sum, mut peak) = ([0; WORDS], 0);
+        for shard in self.shards.each() {
+            shard.rolling.add_to(self.shape, 0, now, &mut sum, &mut peak);
+        }
+        sum[word.index()]
+    }
+
+    pub(crate) fn window(&self) -> Duration {
+        self.shape.window()
+    }
+}

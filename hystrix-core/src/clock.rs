@@ -161,9 +161,12 @@ impl fmt::Debug for Alarm {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
+/// The processor's counter and what its ticks are worth.
 struct Calibrated {
     clock: quanta::Clock,
     beginning: u64,
+    /// Nanoseconds in 2^40 ticks: one multiplication and a constant shift make time of a reading.
+    scale: u64,
 }
 
 static CALIBRATED: OnceLock<Calibrated> = OnceLock::new();
@@ -171,19 +174,33 @@ static CALIBRATED: OnceLock<Calibrated> = OnceLock::new();
 impl SystemClock {
     /// The beginning lies one day back, so that a window that reaches back from now has room.
     const HEAD_START: u64 = 24 * 60 * 60 * 1_000_000_000;
+    const SCALE_BITS: u32 = 40;
 
     #[inline]
     fn read() -> Timestamp {
-        let calibrated = CALIBRATED.get_or_init(|| {
-            let clock = quanta::Clock::new();
-            let beginning = clock.raw();
-            Calibrated { clock, beginning }
-        });
-        let passed = calibrated
-            .clock
-            .delta_as_nanos(calibrated.beginning, calibrated.clock.raw());
-        Timestamp(passed + Self::HEAD_START)
+        let calibrated = match CALIBRATED.get() {
+            Some(calibrated) => calibrated,
+            None => calibrate(),
+        };
+        // A counter that is behind on another core reads as the beginning.
+        let ticks = calibrated.clock.raw().saturating_sub(calibrated.beginning);
+        let passed = (u128::from(ticks) * u128::from(calibrated.scale)) >> Self::SCALE_BITS;
+        Timestamp(passed as u64 + Self::HEAD_START)
     }
+}
+
+#[cold]
+fn calibrate() -> &'static Calibrated {
+    CALIBRATED.get_or_init(|| {
+        let clock = quanta::Clock::new();
+        let scale = clock.delta_as_nanos(0, 1 << SystemClock::SCALE_BITS);
+        let beginning = clock.raw();
+        Calibrated {
+            clock,
+            beginning,
+            scale,
+        }
+    })
 }
 
 impl Clock for SystemClock {

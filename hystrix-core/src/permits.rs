@@ -140,24 +140,25 @@ impl Permits {
     }
 
     /// Takes a permit, if one is needed and free.
-    #[inline]
     pub(crate) fn take(&self, home: Home) -> Take {
+        match self.take_at_home(home) {
+            Some(take) => take,
+            None if self.take_anywhere(home) => Take::Taken,
+            None => Take::Full,
+        }
+    }
+
+    /// Takes a permit where this thread put one back the last time; `None` says nothing of other places.
+    #[inline]
+    pub(crate) fn take_at_home(&self, home: Home) -> Option<Take> {
         if self.rules.unlimited.load(Relaxed) {
-            return Take::Unneeded;
+            return Some(Take::Unneeded);
         }
         let word = self.word(home);
         let seen = word.load(Acquire);
-        if seen & CREDITS > 0
-            && !self.in_debt()
-            && word.compare_exchange(seen, seen - 1, AcqRel, Relaxed).is_ok()
-        {
-            return Take::Taken;
-        }
-        if self.take_anywhere(home) {
-            Take::Taken
-        } else {
-            Take::Full
-        }
+        let free = seen & CREDITS > 0 && !self.in_debt();
+        let taken = free && word.compare_exchange(seen, seen - 1, AcqRel, Relaxed).is_ok();
+        taken.then_some(Take::Taken)
     }
 
     #[cold]

@@ -27,28 +27,40 @@ pub(crate) struct Rules {
     pub(crate) sleep_window: Duration,
 }
 
-/// Under which circumstances a call was let through; what its result is worth depends on it.
+/// Under which circumstances a call was let through: the generation, and above it the number of the trial, if it is one. What
+/// its result is worth depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pass {
-    generation: u64,
-    /// The number of the trial; zero for everybody else.
-    trial: u64,
-}
+pub(crate) struct Pass(u64);
+
+const TRIAL_SHIFT: u32 = 40;
+const GENERATION: u64 = (1 << TRIAL_SHIFT) - 1;
+/// Trials are numbered from one, so that none is nobody's.
+const TRIALS: u64 = (1 << 23) - 1;
 
 impl Pass {
     /// No circuit was asked, and none is told.
-    pub(crate) const UNASKED: Pass = Pass {
-        generation: u64::MAX,
-        trial: 0,
-    };
+    pub(crate) const UNASKED: Pass = Pass(u64::MAX);
 
+    fn trial(generation: u64, trial: u64) -> Self {
+        Pass(trial << TRIAL_SHIFT | generation & GENERATION)
+    }
+
+    fn trial_number(self) -> u64 {
+        self.0 >> TRIAL_SHIFT & TRIALS
+    }
+
+    #[inline]
     pub(crate) fn is_trial(self) -> bool {
-        self.trial > 0
+        self.0 > GENERATION && self != Pass::UNASKED
     }
 
     /// The generation, counted from one; zero if no circuit was asked.
     pub(crate) fn generation(self) -> u64 {
-        self.generation.wrapping_add(1)
+        if self == Pass::UNASKED {
+            0
+        } else {
+            (self.0 & GENERATION) + 1
+        }
     }
 }
 
@@ -62,15 +74,9 @@ pub(crate) enum Verdict {
     Neutral,
 }
 
-/// The circuit says no.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) retry_after: Option<Duration>,
-}
-
 /// A change of state, to be announced by whoever caused it, without a lock.
 #[derive(Debug)]
-pub(crate) struct Change(pub(crate) CircuitEvent);
+pub(crate) struct Change(pub(crate) Box<CircuitEvent>);
 
 /// A look at a circuit.
 #[derive(Clone, Debug)]
@@ -154,61 +160,57 @@ impl Circuit {
 
     // ===== admission =====
 
-    /// A call asks to pass. A trial's lease runs one sleep window beyond `expected_end`: the call's deadline, or its start
-    /// where it has none.
+    /// The pass of a closed circuit, if it is: one load.
     #[inline]
+    pub(crate) fn closed(&self) -> Option<Pass> {
+        // Acquire: pairs with the publisher's store.
+        let word = self.word.load(Acquire);
+        (word & STATE == 0).then_some(Pass(word >> GENERATION_SHIFT))
+    }
+
+    /// A call asks to pass; an error says how long the circuit still refuses, if that is known. A trial's lease runs one sleep window
+    /// beyond `expected_end`: the call's deadline, or its start where it has none.
     pub(crate) fn admit(
         &self,
         now: Timestamp,
         expected_end: Timestamp,
-    ) -> (Result<Pass, Refusal>, Option<Change>) {
+    ) -> (Result<Pass, Option<Duration>>, Option<Change>) {
         // Acquire: pairs with the publisher's store, so `until` is at least as new.
         let word = self.word.load(Acquire);
         if word & STATE == 0 {
-            let pass = Pass {
-                generation: word >> GENERATION_SHIFT,
-                trial: 0,
-            };
-            return (Ok(pass), None);
+            return (Ok(Pass(word >> GENERATION_SHIFT)), None);
         }
-        self.admit_unless_closed(word, now, expected_end)
+        let until = Timestamp::from_nanos(self.until.load(Acquire));
+        if word & (OPEN | FORCED_CLOSED) == OPEN && now < until {
+            let retry_after = (word & FORCED_OPEN == 0).then(|| until.since(now));
+            return (Err(retry_after), None);
+        }
+        self.admit_unless_closed(word, until, now, expected_end)
     }
 
     #[cold]
     fn admit_unless_closed(
         &self,
         word: u64,
+        until: Timestamp,
         now: Timestamp,
         expected_end: Timestamp,
-    ) -> (Result<Pass, Refusal>, Option<Change>) {
-        let until = Timestamp::from_nanos(self.until.load(Acquire));
-        let refused = |retry_after| (Err(Refusal { retry_after }), None);
-        if word & FORCED_OPEN > 0 {
-            return refused(None);
+    ) -> (Result<Pass, Option<Duration>>, Option<Change>) {
+        let leased = word & (LEASED | FORCED_CLOSED) == LEASED && now < until;
+        if word & FORCED_OPEN > 0 || leased {
+            return (Err(None), None);
         }
-        if word & FORCED_CLOSED == 0 && now < until {
-            if word & OPEN > 0 {
-                return refused(Some(until.since(now)));
-            }
-            if word & LEASED > 0 {
-                return refused(None);
-            }
-        }
-        let (answer, change) = self.change(now, |machine| {
+        let ((answer, generation), change) = self.change(now, |machine| {
             let lease_end = expected_end.max(now) + self.sleep_window();
             let (answer, step) = machine.ask(now, lease_end);
             ((answer, machine.generation), step)
         });
-        let (answer, generation) = answer;
-        let trial = match answer {
-            Answer::Pass => 0,
-            Answer::Trial(trial) => trial,
-            Answer::Refused(until) => {
-                let retry_after = until.map(|until| until.since(now));
-                return (Err(Refusal { retry_after }), change);
-            }
+        let pass = match answer {
+            Answer::Pass => Ok(Pass(generation)),
+            Answer::Trial(trial) => Ok(Pass::trial(generation, trial)),
+            Answer::Refused(until) => Err(until.map(|until| until.since(now))),
         };
-        (Ok(Pass { generation, trial }), change)
+        (pass, change)
     }
 
     // ===== results =====
@@ -217,12 +219,12 @@ impl Circuit {
     #[inline]
     pub(crate) fn record(&self, home: Home, pass: Pass, verdict: Verdict, now: Timestamp) -> Option<Change> {
         if pass.is_trial() {
-            return self.record_trial(pass.trial, verdict, now);
+            return self.record_trial(pass.trial_number(), verdict, now);
         }
         // Acquire: a result of this generation is counted in this generation.
         let word = self.word.load(Acquire);
         let closed = word & (OPEN | HALF_OPEN) == 0;
-        if !closed || word >> GENERATION_SHIFT != pass.generation {
+        if !closed || word >> GENERATION_SHIFT != pass.0 {
             // Admitted in another generation: its caller has its answer, the circuit has moved on.
             return None;
         }
@@ -231,19 +233,19 @@ impl Circuit {
             Verdict::Success => false,
             Verdict::Failure | Verdict::Refused => true,
         };
-        let era = pass.generation;
+        let generation = pass.0;
         self.health.with(
             home,
             || Rolling::new(self.shape),
             |health| {
-                health.bump(self.shape, era, now, REQUESTS);
+                health.bump(self.shape, generation, now, REQUESTS);
                 if failed {
-                    health.bump(self.shape, era, now, FAILURES);
+                    health.bump(self.shape, generation, now, FAILURES);
                 }
             },
         );
         if failed || self.watch.load(Relaxed) > 0 {
-            return self.decide(pass.generation, now);
+            return self.decide(generation, now);
         }
         None
     }
@@ -285,13 +287,9 @@ impl Circuit {
         }
         let sleep = self.sleep_window();
         let ((), change) = self.change(now, |machine| ((), machine.trip(generation, now, sleep)));
-        change.map(|Change(event)| {
-            let (requests, failures) = (counts[REQUESTS], counts[FAILURES]);
-            Change(CircuitEvent {
-                requests,
-                failures,
-                ..event
-            })
+        change.map(|Change(mut event)| {
+            (event.requests, event.failures) = (counts[REQUESTS], counts[FAILURES]);
+            Change(event)
         })
     }
 
@@ -389,7 +387,7 @@ impl Circuit {
     }
 
     fn event(&self, step: Step, now: Timestamp) -> Change {
-        Change(CircuitEvent {
+        Change(Box::new(CircuitEvent {
             circuit: self.name.clone(),
             from: step.from,
             to: step.to,
@@ -398,6 +396,6 @@ impl Circuit {
             failures: 0,
             sequence: step.change,
             at: now,
-        })
+        }))
     }
 }

@@ -18,6 +18,9 @@ use crate::clock::Timestamp;
 use crate::event::CircuitCause;
 use crate::outcome::CircuitState;
 
+/// Trials are numbered 1 up to this, and around.
+const MAX_TRIAL: u64 = (1 << 23) - 1;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Closed,
@@ -112,7 +115,7 @@ impl Machine {
             // Given back, or lost.
             State::HalfOpen { .. } => None,
         };
-        self.trials += 1;
+        self.trials = self.trials % MAX_TRIAL + 1;
         let trial = self.trials;
         let until = lease_end;
         self.state = State::HalfOpen {

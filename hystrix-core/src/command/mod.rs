@@ -64,9 +64,9 @@ impl CommandHandle {
             core.key.clone(),
             now,
             core.stats.window(),
-            core.live.mode(),
+            core.live.rules().mode(),
             core.stats.snapshot(now),
-            (core.semaphore.in_use(), core.fallback.in_use()),
+            (core.semaphore.usage().1, core.fallback.in_use()),
             core.circuit.view(now),
         )
     }
@@ -80,7 +80,7 @@ impl CommandHandle {
     /// Returns the mode the command runs under.
     #[must_use]
     pub fn mode(&self) -> Mode {
-        self.core.live.mode()
+        self.core.live.rules().mode()
     }
 
     /// Returns the circuit's state.

@@ -8,58 +8,136 @@ use crate::identity::CommandKey;
 use crate::sync::global::Arc;
 
 thread_local! {
-    static CURRENT: Cell<Option<Frame>> = const { Cell::new(None) };
-}
-
-/// The command whose body runs.
-#[derive(Clone)]
-pub(crate) struct Frame {
-    pub(crate) command: CommandKey,
-    pub(crate) stop: Stop,
+    static COMMAND: Cell<Option<CommandKey>> = const { Cell::new(None) };
+    static STOP: Cell<Option<Stop>> = const { Cell::new(None) };
 }
 
 /// What tells a body that nobody waits for it any more.
 #[derive(Clone)]
-pub(crate) enum Stop {
-    Never,
-    /// Its deadline has passed.
-    At(Timestamp, TimeSource),
-    /// Its attempt was decided without it.
-    Sign(Arc<dyn StopSign>),
+struct Stop {
+    /// On the system clock; never, if the deadline is on another clock.
+    deadline: Timestamp,
+    sign: Option<Arc<dyn StopSign>>,
 }
 
 pub(crate) trait StopSign: Send + Sync {
     fn is_over(&self) -> bool;
 }
 
-/// Runs `body` as the body of a command. Nests, and puts back what was there, on a panic too.
+impl Stop {
+    fn is_over(&self) -> bool {
+        let passed = self.deadline < Timestamp::MAX && TimeSource::System.now() >= self.deadline;
+        passed || self.sign.as_ref().is_some_and(|sign| sign.is_over())
+    }
+
+    /// A body inside another one stops when either is to stop.
+    fn or(self, outer: Stop) -> Stop {
+        let sign = match (self.sign, outer.sign) {
+            (Some(own), Some(outer)) => Some(Arc::new(Either(own, outer)) as _),
+            (own, outer) => own.or(outer),
+        };
+        let deadline = self.deadline.min(outer.deadline);
+        Stop { deadline, sign }
+    }
+}
+
+struct Either(Arc<dyn StopSign>, Arc<dyn StopSign>);
+
+impl StopSign for Either {
+    fn is_over(&self) -> bool {
+        self.0.is_over() || self.1.is_over()
+    }
+}
+
+struct DeadlineOn {
+    deadline: Timestamp,
+    clock: TimeSource,
+}
+
+impl StopSign for DeadlineOn {
+    fn is_over(&self) -> bool {
+        self.clock.now() >= self.deadline
+    }
+}
+
+/// Runs `body` as the body of a command, with a deadline that tells it to stop.
 #[inline]
-pub(crate) fn enter<R>(frame: Frame, body: impl FnOnce() -> R) -> R {
-    struct Restore(Option<Frame>);
+pub(crate) fn enter_until<R>(
+    command: &CommandKey,
+    deadline: Timestamp,
+    clock: &TimeSource,
+    body: impl FnOnce() -> R,
+) -> R {
+    let _stop = (deadline < Timestamp::MAX).then(|| stop_at(deadline, clock));
+    enter_as(command, body)
+}
+
+/// Runs `body` as the body of a command, with a sign that tells it to stop.
+pub(crate) fn enter<R>(command: &CommandKey, sign: Arc<dyn StopSign>, body: impl FnOnce() -> R) -> R {
+    let _stop = stop_by(Stop {
+        deadline: Timestamp::MAX,
+        sign: Some(sign),
+    });
+    enter_as(command, body)
+}
+
+/// Nests, and puts back what was there, on a panic too.
+#[inline]
+fn enter_as<R>(command: &CommandKey, body: impl FnOnce() -> R) -> R {
+    struct Restore(Option<CommandKey>);
 
     impl Drop for Restore {
+        #[inline(always)]
         fn drop(&mut self) {
-            let _ = CURRENT.try_with(|current| current.set(self.0.take()));
+            let _ = COMMAND.try_with(|current| current.set(self.0.take()));
         }
     }
 
-    // A thread that is ending has no frame; its bodies run all the same.
-    let before = CURRENT
-        .try_with(|current| current.replace(Some(frame)))
-        .unwrap_or(None);
-    let _restore = Restore(before);
+    // A thread that is ending knows no command; its bodies run all the same.
+    let entered = COMMAND.try_with(|current| current.replace(Some(command.clone())));
+    let _restore = entered.ok().map(Restore);
     body()
 }
 
-fn look<R>(read: impl FnOnce(&Frame) -> R) -> Option<R> {
-    CURRENT
-        .try_with(|current| {
-            let frame = current.take();
-            let result = frame.as_ref().map(read);
-            current.set(frame);
-            result
-        })
-        .ok()?
+struct RestoreStop(Option<Stop>);
+
+impl Drop for RestoreStop {
+    fn drop(&mut self) {
+        let outer = self.0.take();
+        let _ = STOP.try_with(|stop| stop.set(outer));
+    }
+}
+
+fn stop_at(deadline: Timestamp, clock: &TimeSource) -> RestoreStop {
+    if clock.is_system() {
+        return stop_by(Stop { deadline, sign: None });
+    }
+    let clock = clock.clone();
+    let sign: Arc<dyn StopSign> = Arc::new(DeadlineOn { deadline, clock });
+    stop_by(Stop {
+        deadline: Timestamp::MAX,
+        sign: Some(sign),
+    })
+}
+
+fn stop_by(stop: Stop) -> RestoreStop {
+    let outer = STOP.try_with(Cell::take).unwrap_or(None);
+    let stop = match outer.clone() {
+        Some(outer) => stop.or(outer),
+        None => stop,
+    };
+    let _ = STOP.try_with(|current| current.set(Some(stop)));
+    RestoreStop(outer)
+}
+
+fn look<V: Clone>(cell: &'static std::thread::LocalKey<Cell<Option<V>>>) -> Option<V> {
+    cell.try_with(|cell| {
+        let value = cell.take();
+        let copy = value.clone();
+        cell.set(value);
+        copy
+    })
+    .ok()?
 }
 
 /// Returns the command whose body runs here; `None` outside of bodies, and inside fallbacks.
@@ -67,7 +145,7 @@ fn look<R>(read: impl FnOnce(&Frame) -> R) -> Option<R> {
 /// In an async body it is known while the body is being polled.
 #[must_use]
 pub fn current_command() -> Option<CommandKey> {
-    look(|frame| frame.command.clone())
+    look(&COMMAND)
 }
 
 /// Returns the cancellation of the body that runs here. Outside of bodies it is never cancelled.
@@ -92,22 +170,18 @@ pub fn current_command() -> Option<CommandKey> {
 /// ```
 #[must_use]
 pub fn cancellation() -> Cancellation {
-    Cancellation(look(|frame| frame.stop.clone()).unwrap_or(Stop::Never))
+    Cancellation(look(&STOP))
 }
 
 /// Tells a body whether anybody still waits for it: see [`cancellation`]. May be kept and sent to other threads.
 #[derive(Clone)]
-pub struct Cancellation(Stop);
+pub struct Cancellation(Option<Stop>);
 
 impl Cancellation {
     /// Returns whether the attempt has been decided without this body: timed out, cancelled by its caller, or shut down.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        match &self.0 {
-            Stop::Never => false,
-            Stop::At(deadline, clock) => clock.now() >= *deadline,
-            Stop::Sign(sign) => sign.is_over(),
-        }
+        self.0.as_ref().is_some_and(Stop::is_over)
     }
 }
 

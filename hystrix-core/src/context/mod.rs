@@ -31,7 +31,7 @@ pub use self::current::{Cancellation, cancellation, current_command};
 pub use self::local::{ThreadLocal, thread_local};
 pub use self::request::{Scoped, get, scope, with};
 
-pub(crate) use self::current::{Frame, Stop, StopSign, enter};
+pub(crate) use self::current::{StopSign, enter, enter_until};
 
 use std::fmt;
 

@@ -7,16 +7,18 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use super::delay::Delay;
 use super::job::{self, Body, Submitted, Wait};
-use super::judge::{self, Classify};
+use super::judge::{self, Classify, Left};
 use super::timed::InPlace;
 use super::{
-    Attempt, Failed, Next, Tell, after_fallback, conclude, contained, frame, open_fallback, without_fallback,
+    Attempt, Ending, Failed, Next, Tell, after_fallback, close, conclude, contained, open_fallback,
+    without_fallback,
 };
-use crate::admission::{Core, Held, Ticket, admit};
+use crate::admission::{Color, Core, Entry, Held, Ticket};
 use crate::clock::Timestamp;
-use crate::context::{self, Stop};
+use crate::context;
 use crate::error::{CommandError, Rejection};
 use crate::fallback::Fallback;
+use crate::outcome::{Class, Outcome};
 use crate::sync::global::Arc;
 use crate::sync::{Home, Thread, current, park};
 
@@ -36,57 +38,77 @@ where
     if K::ARMS && core.live.cuts_in_place() {
         return fallback.timed(core, body, judge);
     }
-    let home = Home::current();
-    let now = core.clock.now();
-    let attempt = match admit(&**core, home, now, core.live.deadline_in_place(now)) {
-        Ok((ticket, held)) => attempt_here(home, ticket, held, body, judge),
-        Err(refusal) => Attempt::refused(refusal),
+    let core: &Core = core;
+    let mut entry = Entry::new(core, Color::SyncInPlace);
+    if let Err(refusal) = core.admit(&mut entry) {
+        return answer_here(core, entry.home, Attempt::refused(refusal), fallback);
+    }
+    let held = Held::new(core, &entry);
+    let start = begin(core, &entry);
+    let cut_at = entry.cut_at();
+    // From here to the end of the attempt user code runs in `contained` only, so nothing unwinds past the ticket that is not
+    // made yet. What most calls end with travels by itself: moving anything larger costs more than all the counting.
+    let mut good = None;
+    let mut left = None;
+    let ran = contained(|| {
+        let result = context::enter_until(&core.key, entry.deadline, &core.clock, body);
+        match judge::left(core, cut_at, &judge, result) {
+            Left {
+                end,
+                result: Ok((Ok(value), Class::SUCCESS)),
+            } if end < cut_at => good = Some((value, end)),
+            other => left = Some(other),
+        }
+    });
+    drop(held);
+    if let Some((value, end)) = good {
+        let watched = core.runtime.sinks.listened() || core.runtime.is_closing();
+        if entry.is_plain() && !watched {
+            core.succeeded(&entry, end);
+        } else {
+            succeeded_watched(core, &entry, start, end);
+        }
+        return Ok(value);
+    }
+    let left = match ran {
+        Ok(()) => left.expect("a body that has ended has left something"),
+        Err(panic) => Left::panic(core.clock.now(), panic),
     };
-    answer_here(core, home, attempt, fallback)
+    not_good(core, &entry, start, left, fallback)
 }
 
-#[inline]
-fn attempt_here<T, E>(
-    home: Home,
-    mut ticket: Ticket<&Core>,
-    held: Held<&Core>,
-    body: impl FnOnce() -> Result<T, E>,
-    judge: impl Classify<T, E>,
-) -> Attempt<T, E> {
-    let core = *ticket.core();
-    core.stats.look(home, ticket.arrival);
-    let start = begin(&ticket);
+#[cold]
+fn succeeded_watched(core: &Core, entry: &Entry, start: Timestamp, end: Timestamp) {
+    let mut ticket = Ticket::new(core, entry);
     ticket.begin_alone(start);
-    let stop = stop_at(core, ticket.deadline);
-    let left = judge::run(core, ticket.cut_at(), &judge, || {
-        context::enter(frame(core, stop), body)
-    });
+    let facts = ticket.settle_alone(entry.home, Outcome::Success, end);
+    close(core, entry.home, &facts, None, Ending::DIRECT);
+}
+
+#[cold]
+fn not_good<T, E>(
+    core: &Core,
+    entry: &Entry,
+    start: Timestamp,
+    left: Left<T, E>,
+    fallback: impl Fallback<T, E>,
+) -> Result<T, CommandError<E>> {
+    let mut ticket = Ticket::new(core, entry);
+    ticket.begin_alone(start);
     let end = left.end;
-    drop(held);
     let (outcome, answer) = judge::verdict(&ticket, left);
-    let facts = ticket.settle_alone(home, outcome, end);
-    Attempt { facts, answer }
+    let facts = ticket.settle_alone(entry.home, outcome, end);
+    answer_here(core, entry.home, Attempt { facts, answer }, fallback)
 }
 
 /// The body's start, after a forced latency.
 #[inline]
-pub(super) fn begin(ticket: &Ticket<&Core>) -> Timestamp {
-    if ticket.delay.is_zero() {
-        return ticket.arrival;
+pub(super) fn begin(core: &Core, entry: &Entry) -> Timestamp {
+    if entry.delay.is_zero() {
+        return entry.arrival;
     }
-    let core = *ticket.core();
-    wait_for(Delay::new(core.runtime.clone(), ticket.delay));
+    wait_for(Delay::new(core.runtime.clone(), entry.delay));
     core.clock.now()
-}
-
-/// What tells a body in place that its time is up: its deadline.
-#[inline]
-pub(super) fn stop_at(core: &Core, deadline: Timestamp) -> Stop {
-    if deadline == Timestamp::MAX {
-        Stop::Never
-    } else {
-        Stop::At(deadline, core.clock.clone())
-    }
 }
 
 /// A call on a pool whose caller waits on its thread.
@@ -103,8 +125,7 @@ where
     P: Classify<T, E> + Send + 'static,
     K: Fallback<T, E>,
 {
-    let home = Home::current();
-    let attempt = match job::submit(core, home, body, judge, |_| Wait::on_thread(core)) {
+    let attempt = match job::submit(core, body, judge, |_| Wait::on_thread(core)) {
         Submitted::Refused(attempt) => attempt,
         Submitted::Taken(job) => {
             let attempt = block_on(|cx| job.poll(cx));
@@ -113,11 +134,11 @@ where
             attempt
         }
     };
-    answer_here(core, home, attempt, fallback)
+    answer_here(core, Home::current(), attempt, fallback)
 }
 
 /// The rest of a call whose caller runs its own fallback.
-#[inline]
+#[cold]
 pub(super) fn answer_here<T, E>(
     core: &Core,
     home: Home,
@@ -130,7 +151,6 @@ pub(super) fn answer_here<T, E>(
     }
 }
 
-#[cold]
 fn fall_back_here<T, E>(
     core: &Core,
     home: Home,

@@ -14,11 +14,11 @@ use super::blocking::{block_on, wait_for};
 use super::delay::Delay;
 use super::judge::{self, Classify, Left, drop_quietly};
 use super::promise::Promise;
-use super::{Attempt, abandoned_ended, contained, frame};
-use crate::admission::{Core, Facts, Held, Stage, Ticket, admit};
+use super::{Attempt, abandoned_ended, contained};
+use crate::admission::{Color, Core, Entry, Facts, Held, Stage, Ticket};
 use crate::circuit_breaker::Verdict;
 use crate::clock::Timestamp;
-use crate::context::{self, Captured, Stop, StopSign};
+use crate::context::{self, Captured, StopSign};
 use crate::error::{Rejection, RejectionKind};
 use crate::identity::CommandKey;
 use crate::outcome::{Mode, Outcome};
@@ -98,8 +98,8 @@ impl fmt::Debug for OnWorker<'_> {
 impl OnWorker<'_> {
     /// Runs user code with the caller's context, and as this command.
     fn inside<R>(&self, run: impl FnOnce() -> R) -> R {
-        let frame = frame(self.core, Stop::Sign(self.stop.clone()));
-        self.context.run(|| context::enter(frame, run))
+        let sign = self.stop.clone();
+        self.context.run(|| context::enter(&self.core.key, sign, run))
     }
 }
 
@@ -139,7 +139,6 @@ pub(super) enum Submitted<J, T, E> {
 /// Admits a call, arms its timeout, and hands its body to the pool.
 pub(super) fn submit<T, E, B, P, N>(
     core: &Arc<Core>,
-    home: Home,
     body: B,
     judge: P,
     then: impl FnOnce(&Captured) -> N,
@@ -151,15 +150,17 @@ where
     P: Classify<T, E> + Send + 'static,
     N: Then<T, E>,
 {
-    let now = core.clock.now();
-    let (ticket, held) = match admit(core.clone(), home, now, core.live.deadline(now)) {
-        Ok(admitted) => admitted,
-        Err(refusal) => return Submitted::Refused(Attempt::refused(refusal)),
-    };
+    let mut entry = Entry::new(core, Color::Other);
+    if let Err(refusal) = core.admit(&mut entry) {
+        return Submitted::Refused(Attempt::refused(refusal));
+    }
+    let home = entry.home;
     let context = match contained(|| core.runtime.capture()) {
         Ok(context) => context,
-        Err(panic) => return Submitted::Refused(Attempt::panicked(home, ticket, held, panic)),
+        Err(panic) => return Submitted::Refused(Attempt::panicked(core, &entry, panic)),
     };
+    let ticket = Ticket::new(core.clone(), &entry);
+    let held = Held::new(core.clone(), &entry);
     let cut_at = ticket.cut_at();
     let job = Arc::new(Job {
         ticket,
@@ -300,12 +301,7 @@ where
             let result = body.run(&worker)?;
             Some(judge::left(core, cut_at, &judge, result))
         });
-        ran.unwrap_or_else(|panic| {
-            Some(Left {
-                end: core.clock.now(),
-                result: Err(panic),
-            })
-        })
+        ran.unwrap_or_else(|panic| Some(Left::panic(core.clock.now(), panic)))
     }
 }
 
@@ -474,7 +470,7 @@ impl<T: Send + 'static, E: Send + 'static> Then<T, E> for Wait<T, E> {
 
 impl<T, E, B, P> Job<T, E, B, P, Wait<T, E>> {
     /// Takes the settled attempt, or sees to it that the task is woken.
-    pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<Attempt<T, E>> {
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Attempt<T, E>> {
         let attempt = std::task::ready!(self.then.attempt.poll(cx));
         if self.then.met.swap(false, Relaxed) {
             self.ticket.core().runtime.timer.meeting().arrive();

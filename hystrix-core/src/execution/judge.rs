@@ -111,10 +111,7 @@ pub(crate) fn run<T, E>(
         let result = body();
         left(core, cut_at, judge, result)
     });
-    catch_unwind(run).unwrap_or_else(|panic| Left {
-        end: core.clock.now(),
-        result: Err(panic),
-    })
+    catch_unwind(run).unwrap_or_else(|panic| Left::panic(core.clock.now(), panic))
 }
 
 /// What an ended body leaves. May panic as `judge` does.
@@ -139,6 +136,11 @@ pub(crate) fn left<T, E>(
 }
 
 impl<T, E> Left<T, E> {
+    pub(crate) fn panic(end: Timestamp, panic: Box<dyn Any + Send>) -> Self {
+        let result = Err(panic);
+        Self { end, result }
+    }
+
     /// What is left of a body that was not run because its deadline had passed: nobody looks at it.
     pub(crate) fn nothing(end: Timestamp) -> Self {
         Self {

@@ -32,9 +32,8 @@ pub(crate) use self::queued::queue;
 pub use self::timed::InPlace;
 
 use self::judge::{Answer, panic_rejection};
-use crate::admission::{Core, CoreRef, Cut, Facts, Held, Refusal, Ticket};
+use crate::admission::{Core, CoreRef, Cut, Entry, Facts, Held, Refusal, Ticket};
 use crate::clock::Timestamp;
-use crate::context::{Frame, Stop};
 use crate::error::{CommandError, Rejection, RejectionKind};
 use crate::event::{AbandonedEvent, CallEvent};
 use crate::fallback::Form;
@@ -63,17 +62,10 @@ impl<T, E> Attempt<T, E> {
     }
 
     /// User code that belongs to the call panicked before its body could begin.
-    pub(crate) fn panicked<C: CoreRef>(
-        home: Home,
-        mut ticket: Ticket<C>,
-        held: Held<C>,
-        panic: Box<dyn Any + Send>,
-    ) -> Self {
-        drop(held);
-        let end = ticket.core().clock.now();
-        let facts = ticket.settle_alone(home, Outcome::Failure, end);
-        let rejection = panic_rejection(ticket.core(), panic);
-        Self::failed(facts, rejection)
+    pub(crate) fn panicked(core: &Core, entry: &Entry, panic: Box<dyn Any + Send>) -> Self {
+        drop(Held::new(core, entry));
+        let facts = Ticket::new(core, entry).settle_alone(entry.home, Outcome::Failure, core.clock.now());
+        Self::failed(facts, panic_rejection(core, panic))
     }
 
     /// The system refused a thread that the attempt needs. Only for a ticket nobody else can settle.
@@ -119,7 +111,6 @@ impl<T, E> Failed<T, E> {
 }
 
 /// Sorts a settled attempt; a call that is done is closed here.
-#[inline]
 pub(crate) fn conclude<T, E>(core: &Core, home: Home, attempt: Attempt<T, E>) -> Next<T, E> {
     let Attempt { facts, answer } = attempt;
     let result = match answer {
@@ -146,7 +137,6 @@ pub(crate) fn conclude<T, E>(core: &Core, home: Home, attempt: Attempt<T, E>) ->
     Next::Done(result)
 }
 
-#[cold]
 fn failed<T, E>(core: &Core, home: Home, failed: Failed<T, E>) -> Next<T, E> {
     if failed.facts.mode == Mode::Enforce {
         return Next::FallBack(failed);
@@ -235,7 +225,7 @@ pub(crate) fn open_fallback<'c>(
     if form == Form::Missing {
         return not_run(FallbackOutcome::Missing, None);
     }
-    if !core.live.fallback_enabled() {
+    if !core.live.rules().has_fallback() {
         return not_run(FallbackOutcome::Skipped, None);
     }
     match contained(wants) {
@@ -346,7 +336,6 @@ impl Ending {
 }
 
 /// Counts the call as a whole, and tells who listens: once per call.
-#[inline]
 pub(crate) fn close(core: &Core, home: Home, facts: &Facts, rejection: Option<&Rejection>, ending: Ending) {
     if facts.mode == Mode::Off {
         return;
@@ -376,7 +365,7 @@ fn tell(core: &Core, facts: &Facts, rejection: Option<&Rejection>, ending: Endin
     let event = CallEvent {
         command: core.key.clone(),
         arrival: facts.arrival,
-        start: facts.start,
+        start: (facts.start > Timestamp::ZERO).then_some(facts.start),
         end: facts.end,
         answered,
         outcome: facts.outcome,
@@ -413,13 +402,4 @@ pub(crate) fn abandoned_ended<C: CoreRef>(ticket: &Ticket<C>, end: Timestamp, pa
         panicked,
     };
     core.runtime.sinks.tell(|sink| sink.abandoned_ended(&event));
-}
-
-/// What a body of this command sees of itself.
-#[inline]
-pub(crate) fn frame(core: &Core, stop: Stop) -> Frame {
-    Frame {
-        command: core.key.clone(),
-        stop,
-    }
 }

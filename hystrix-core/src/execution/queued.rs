@@ -113,7 +113,6 @@ where
     P: Classify<T, E> + Send + 'static,
     K: Fallback<T, E> + Send + 'static,
 {
-    let home = Home::current();
     let promise = Arc::new(Promise::new());
     let rest = Arc::new(Mutex::new(Some(fallback)));
     let then = |context: &Captured| Answering {
@@ -122,7 +121,7 @@ where
         fallback: rest.clone(),
         promise: promise.clone(),
     };
-    let call: Option<Arc<dyn Leave>> = match job::submit(core, home, body, judge, then) {
+    let call: Option<Arc<dyn Leave>> = match job::submit(core, body, judge, &then) {
         Submitted::Taken(job) => Some(job),
         Submitted::Refused(attempt) => {
             // The fallback of a refused call does not run here either.

@@ -4,18 +4,17 @@
 //! attempt, so circuit and counts know at once, and a fallback that owns what it needs is handed to a fallback worker. A
 //! fallback that borrows waits for the caller.
 
-use super::blocking::{answer_here, begin, block_on, stop_at};
+use super::blocking::{answer_here, begin, block_on};
 use super::judge::{self, Classify, drop_quietly};
 use super::promise::Promise;
 use super::queued::{Answerer, FallbackTask};
-use super::{Attempt, Failed, Tell, abandoned_ended, contained, frame};
-use crate::admission::{Core, Cut, Held, Ticket, admit};
+use super::{Attempt, Failed, Tell, abandoned_ended, contained};
+use crate::admission::{Color, Core, Cut, Entry, Held, Ticket};
 use crate::clock::Timestamp;
 use crate::context::{self, Captured};
 use crate::error::CommandError;
 use crate::fallback::{Fallback, Here, NoFallback, Owned, Plain, Value, When};
 use crate::isolation::semaphore::PermitRelease;
-use crate::sync::Home;
 use crate::sync::global::{Arc, Mutex};
 use crate::timer::{Due, Meeting, Target};
 
@@ -33,17 +32,15 @@ pub trait InPlace<T, E>: Fallback<T, E> {
         B: FnOnce() -> Result<T, E>,
         P: Classify<T, E>,
     {
-        let (home, now) = (Home::current(), core.clock.now());
-        let attempt = match admit(&**core, home, now, core.live.deadline_in_place(now)) {
+        let mut entry = Entry::new(core, Color::SyncInPlace);
+        let attempt = match core.admit(&mut entry) {
             Err(refusal) => Attempt::refused(refusal),
-            Ok((ticket, held)) => {
-                match race(core, home, ticket, held, body, judge, Borrowing(Promise::new())) {
-                    (Some(attempt), _) => attempt,
-                    (None, timed) => Attempt::cut(block_on(|cx| timed.at_deadline.0.poll(cx))),
-                }
-            }
+            Ok(()) => match race(core, &entry, body, judge, Borrowing(Promise::new())) {
+                (Some(attempt), _) => attempt,
+                (None, timed) => Attempt::cut(block_on(|cx| timed.at_deadline.0.poll(cx))),
+            },
         };
-        answer_here(core, home, attempt, self)
+        answer_here(core, entry.home, attempt, self)
     }
 }
 
@@ -106,15 +103,15 @@ where
     E: Send + 'static,
     K: Fallback<T, E> + Send + 'static,
 {
-    let (home, now) = (Home::current(), core.clock.now());
-    let (ticket, held) = match admit(&**core, home, now, core.live.deadline_in_place(now)) {
-        Ok(admitted) => admitted,
-        Err(refusal) => return answer_here(core, home, Attempt::refused(refusal), fallback),
-    };
+    let mut entry = Entry::new(core, Color::SyncInPlace);
+    let home = entry.home;
+    if let Err(refusal) = core.admit(&mut entry) {
+        return answer_here(core, home, Attempt::refused(refusal), fallback);
+    }
     let context = match contained(|| core.runtime.capture()) {
         Ok(context) => context,
         Err(panic) => {
-            let attempt = Attempt::panicked(home, ticket, held, panic);
+            let attempt = Attempt::panicked(core, &entry, panic);
             return answer_here(core, home, attempt, fallback);
         }
     };
@@ -122,7 +119,7 @@ where
         rest: Mutex::new(Some((fallback, context))),
         promise: Promise::new(),
     };
-    match race(core, home, ticket, held, body, judge, owning) {
+    match race(core, &entry, body, judge, owning) {
         (Some(attempt), timed) => {
             let rest = timed.at_deadline.rest.lock().take();
             let (fallback, _) = rest.expect("the timer takes the fallback of an attempt that it has settled");
@@ -211,18 +208,17 @@ impl<N: AtDeadline> Due for Timed<N> {
 /// Runs the body with its deadline armed. `None`: the timer was first.
 fn race<T, E, N: AtDeadline>(
     core: &Arc<Core>,
-    home: Home,
-    mut ticket: Ticket<&Core>,
-    held: Held<&Core>,
+    entry: &Entry,
     body: impl FnOnce() -> Result<T, E>,
     judge: impl Classify<T, E>,
     at_deadline: N,
 ) -> (Option<Attempt<T, E>>, Arc<Timed<N>>) {
-    core.stats.look(home, ticket.arrival);
-    let start = begin(&ticket);
+    let home = entry.home;
+    let mut ticket = Ticket::new(&**core, entry);
+    let held = Held::new(&**core, entry);
+    let start = begin(core, entry);
     ticket.begin_alone(start);
     let cut_at = ticket.cut_at();
-    let stop = stop_at(core, cut_at);
     let (held, early) = match core.semaphore.release {
         PermitRelease::WithTheBody => (Some(held), None),
         PermitRelease::AtTimeout => (None, Some(held.share(core))),
@@ -236,7 +232,9 @@ fn race<T, E, N: AtDeadline>(
         Ok(token) => token,
         Err(error) => return (Some(Attempt::no_thread(home, &timed.ticket, &error)), timed),
     };
-    let left = judge::run(core, cut_at, &judge, || context::enter(frame(core, stop), body));
+    let left = judge::run(core, cut_at, &judge, || {
+        context::enter_until(&core.key, cut_at, &core.clock, body)
+    });
     core.runtime.timer.cancel(token);
     drop(held);
     if core.semaphore.release == PermitRelease::AtTimeout {

@@ -18,13 +18,6 @@ pub(crate) struct Semaphore {
     pub(crate) release: PermitRelease,
 }
 
-/// All permits are out.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Full {
-    pub(crate) limit: usize,
-    pub(crate) in_use: usize,
-}
-
 impl Semaphore {
     pub(crate) fn new(limit: Limit, release: PermitRelease) -> Self {
         Self {
@@ -33,19 +26,24 @@ impl Semaphore {
         }
     }
 
-    /// Takes a permit: true if it has to be put back.
-    #[inline]
-    pub(crate) fn take(&self, home: Home) -> Result<bool, Full> {
+    /// Takes a permit: true if it has to be put back, an error if all are out.
+    pub(crate) fn take(&self, home: Home) -> Result<bool, ()> {
         match self.permits.take(home) {
             Take::Taken => Ok(true),
             Take::Unneeded => Ok(false),
-            Take::Full => {
-                let limit = self.permits.limit().get().unwrap_or(0);
-                // A refusal proves that every permit was out; only a lowered limit leaves more out than it allows.
-                let in_use = self.permits.in_use().max(limit);
-                Err(Full { limit, in_use })
-            }
+            Take::Full => Err(()),
         }
+    }
+
+    /// The same, as far as it costs next to nothing.
+    #[inline]
+    pub(crate) fn take_at_home(&self, home: Home) -> Option<bool> {
+        Some(self.permits.take_at_home(home)? == Take::Taken)
+    }
+
+    /// The limit, and how much of it is in use.
+    pub(crate) fn usage(&self) -> (usize, usize) {
+        (self.permits.limit().get().unwrap_or(0), self.permits.in_use())
     }
 
     #[inline]
@@ -55,9 +53,5 @@ impl Semaphore {
 
     pub(crate) fn set_limit(&self, limit: Limit) {
         self.permits.set_limit(limit);
-    }
-
-    pub(crate) fn in_use(&self) -> usize {
-        self.permits.in_use()
     }
 }

@@ -359,7 +359,7 @@ impl Registry {
             // Under the lock, so that of two changes the later one is the last to be put into effect.
             let state = self.0.state.lock();
             let settings = Settings::resolve(&state.layers.of(handle.key(), &handle.desk.code), places);
-            let before = core.live.mode();
+            let before = core.live.rules().mode();
             core.live.set(settings.live());
             if core.pool.is_none() {
                 core.semaphore.set_limit(settings.semaphore().value);

@@ -29,15 +29,19 @@ impl<T> Shards<T> {
         }
     }
 
+    /// The shard at `home`, the calling thread's own, if it was made already and is one of the first few.
+    #[inline]
+    pub(crate) fn near(&self, home: Home) -> Option<&T> {
+        self.near.get(home.index())?.get().map(|shard| -> &T { shard })
+    }
+
     /// Runs `write` on the shard at `home`, which must be the calling thread's own.
     #[inline]
     pub(crate) fn with<R>(&self, home: Home, make: impl FnOnce() -> T, write: impl FnOnce(&T) -> R) -> R {
-        if let Some(slot) = self.near.get(home.index())
-            && let Some(shard) = slot.get()
-        {
-            return write(shard);
+        match self.near(home) {
+            Some(shard) => write(shard),
+            None => self.with_rare(home, make, write),
         }
-        self.with_rare(home, make, write)
     }
 
     #[cold]

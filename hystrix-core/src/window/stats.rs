@@ -58,13 +58,22 @@ struct Shard {
     fallbacks_ended: AtomicU64,
     /// When this thread last looked at the concurrency.
     looked: AtomicU64,
-    latencies: OnceLock<Box<Latencies>>,
+    latencies: Latencies,
 }
 
+/// Each made when it is first needed.
+#[derive(Default)]
 struct Latencies {
-    queue: Latency,
-    body: Latency,
-    total: Latency,
+    /// Of calls that were answered by their body: the body's latency and the call's are one.
+    whole: OnceLock<Box<Latency>>,
+    body: OnceLock<Box<Latency>>,
+    total: OnceLock<Box<Latency>>,
+    queue: OnceLock<Box<Latency>>,
+}
+
+#[inline]
+fn made(latency: &OnceLock<Box<Latency>>) -> &Latency {
+    latency.get_or_init(|| Box::new(Latency::new()))
 }
 
 /// What a reader sees: all shards added up.
@@ -109,19 +118,18 @@ impl Shard {
             fallbacks: AtomicU64::new(0),
             fallbacks_ended: AtomicU64::new(0),
             looked: AtomicU64::new(0),
-            latencies: OnceLock::new(),
+            latencies: Latencies::default(),
         }
     }
 
+    /// Whether this thread has not looked at the concurrency for a while.
     #[inline]
-    fn latencies(&self) -> &Latencies {
-        self.latencies.get_or_init(|| {
-            Box::new(Latencies {
-                queue: Latency::new(),
-                body: Latency::new(),
-                total: Latency::new(),
-            })
-        })
+    fn must_look(&self, now: Timestamp, every: u64) -> bool {
+        let due = now.as_nanos().saturating_sub(self.looked.load(Relaxed)) >= every;
+        if due {
+            self.looked.store(now.as_nanos(), Relaxed);
+        }
+        due
     }
 
     #[inline]
@@ -148,23 +156,25 @@ impl Stats {
         self.shards.with(home, || Shard::new(self.shape), write)
     }
 
-    /// An attempt was admitted.
+    /// An attempt was admitted: now and then, look how many are under way.
     #[inline]
-    pub(crate) fn started(&self, home: Home) {
+    pub(crate) fn started(&self, home: Home, now: Timestamp) {
+        let look = self.with(home, |shard| {
+            add_one(&shard.started);
+            shard.must_look(now, self.look_every)
+        });
+        if look {
+            self.note_concurrency(home, now);
+        }
+    }
+
+    /// An attempt was admitted that may yet be refused by its pool, which [`look`](Self::look)s when it was not.
+    pub(crate) fn started_without_look(&self, home: Home) {
         self.with(home, |shard| add_one(&shard.started));
     }
 
-    /// An attempt's body begins: now and then, look how many are under way.
-    #[inline]
     pub(crate) fn look(&self, home: Home, now: Timestamp) {
-        let due = self.with(home, |shard| {
-            let due = now.as_nanos().saturating_sub(shard.looked.load(Relaxed)) >= self.look_every;
-            if due {
-                shard.looked.store(now.as_nanos(), Relaxed);
-            }
-            due
-        });
-        if due {
+        if self.with(home, |shard| shard.must_look(now, self.look_every)) {
             self.note_concurrency(home, now);
         }
     }
@@ -176,13 +186,23 @@ impl Stats {
     }
 
     /// An admitted attempt was settled; `body` is how long its body had run, if it had begun.
-    #[inline]
     pub(crate) fn settled(&self, home: Home, now: Timestamp, outcome: Outcome, body: Option<u64>) {
         self.with(home, |shard| {
             shard.count(self.shape, now, Word::Ended(outcome));
             if let Some(body) = body {
-                shard.latencies().body.record(self.latency, now, body);
+                made(&shard.latencies.body).record(self.latency, now, body);
             }
+            add_one(&shard.settled);
+        });
+    }
+
+    /// An admitted attempt was settled by its body, and with it its call, which had not waited: `total` is the latency of
+    /// both.
+    #[inline]
+    pub(crate) fn finished(&self, home: Home, now: Timestamp, outcome: Outcome, total: u64) {
+        self.with(home, |shard| {
+            shard.count(self.shape, now, Word::Ended(outcome));
+            made(&shard.latencies.whole).record(self.latency, now, total);
             add_one(&shard.settled);
         });
     }
@@ -194,17 +214,16 @@ impl Stats {
     }
 
     /// A whole call was answered.
-    #[inline]
     pub(crate) fn answered(&self, home: Home, now: Timestamp, total: u64) {
         self.with(home, |shard| {
-            shard.latencies().total.record(self.latency, now, total)
+            made(&shard.latencies.total).record(self.latency, now, total)
         });
     }
 
     /// A queued job began.
     pub(crate) fn queued(&self, home: Home, now: Timestamp, waited: u64) {
         self.with(home, |shard| {
-            shard.latencies().queue.record(self.latency, now, waited)
+            made(&shard.latencies.queue).record(self.latency, now, waited)
         });
     }
 
@@ -271,11 +290,22 @@ impl Stats {
             for (sum, count) in all.cumulative.iter_mut().zip(&shard.cumulative) {
                 *sum += count.load(Relaxed);
             }
-            if let Some(latencies) = shard.latencies.get() {
-                latencies.queue.add_to(self.latency, now, &mut all.queue);
-                latencies.body.add_to(self.latency, now, &mut all.body);
-                latencies.total.add_to(self.latency, now, &mut all.total);
-            }
+            let Latencies {
+                whole,
+                body,
+                total,
+                queue,
+            } = &shard.latencies;
+            let add = |latency: &OnceLock<Box<Latency>>, sum: &mut Distribution| {
+                if let Some(latency) = latency.get() {
+                    latency.add_to(self.latency, now, sum);
+                }
+            };
+            add(whole, &mut all.body);
+            add(whole, &mut all.total);
+            add(body, &mut all.body);
+            add(total, &mut all.total);
+            add(queue, &mut all.queue);
         }
         // Work that began before the window and still runs is part of it.
         all.max_in_flight = u64::from(peak).max(in_flight);

@@ -1,0 +1,332 @@
+//! The two tokens of an admitted call.
+
+use std::time::Duration;
+
+use super::{Core, CoreRef, Entry, Facts};
+use crate::circuit_breaker::{Change, Pass, Verdict};
+use crate::clock::Timestamp;
+use crate::error::{Rejection, RejectionKind};
+use crate::outcome::{Mode, Outcome};
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed};
+use crate::sync::global::Arc;
+use crate::sync::{AtomicU8, AtomicU64, Home};
+use crate::window::Word;
+
+// ===== impl Held =====
+
+/// The permit of a body. Dropped when the body has really ended.
+#[must_use]
+pub(crate) struct Held<C: CoreRef> {
+    core: C,
+    taken: bool,
+}
+
+impl<C: CoreRef> Held<C> {
+    #[inline]
+    pub(crate) fn new(core: C, entry: &Entry) -> Self {
+        let taken = entry.taken;
+        Self { core, taken }
+    }
+}
+
+impl Held<&Core> {
+    /// Makes the permit one that may outlive this borrow.
+    pub(crate) fn share(mut self, core: &Arc<Core>) -> Held<Arc<Core>> {
+        let taken = std::mem::take(&mut self.taken);
+        let core = core.clone();
+        Held { core, taken }
+    }
+}
+
+impl<C: CoreRef> Drop for Held<C> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.taken {
+            self.core.semaphore.put(Home::current());
+        }
+    }
+}
+
+// ===== impl Ticket =====
+
+/// Admitted, and the body has not begun.
+const WAITING: u8 = 0;
+/// The body runs.
+const RUNNING: u8 = 1;
+/// Settled: this plus the outcome.
+const OVER: u8 = 2;
+
+/// Where an attempt stood when it was settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Waiting,
+    Running,
+}
+
+/// An admitted attempt. Settled once, by the winner of its compare-exchange; dropped unsettled, it was cancelled.
+#[must_use]
+pub(crate) struct Ticket<C: CoreRef> {
+    core: C,
+    pub(crate) arrival: Timestamp,
+    pub(crate) deadline: Timestamp,
+    pub(crate) mode: Mode,
+    /// What shadow mode would have done, as the outcome's index plus one; zero for nothing. Once it is set, the circuit has
+    /// been told what enforcing would have told it, and hears no more of this attempt.
+    would_have: AtomicU8,
+    /// A forced latency: the body begins so much later.
+    pub(crate) delay: Duration,
+    pass: Pass,
+    /// When the body began; zero before.
+    start: AtomicU64,
+    phase: AtomicU8,
+}
+
+impl<C: CoreRef> Ticket<C> {
+    #[inline]
+    pub(crate) fn new(core: C, entry: &Entry) -> Self {
+        Self {
+            core,
+            arrival: entry.arrival,
+            deadline: entry.deadline,
+            mode: entry.mode,
+            would_have: AtomicU8::new(entry.would_have.map_or(0, |outcome| outcome.index() as u8 + 1)),
+            delay: entry.delay,
+            pass: entry.pass,
+            start: AtomicU64::new(0),
+            phase: AtomicU8::new(WAITING),
+        }
+    }
+
+    pub(crate) fn core(&self) -> &C {
+        &self.core
+    }
+
+    /// The moment from which on a result is dropped; never, unless the mode enforces.
+    pub(crate) fn cut_at(&self) -> Timestamp {
+        match self.mode {
+            Mode::Enforce => self.deadline,
+            Mode::Shadow | Mode::Off => Timestamp::MAX,
+        }
+    }
+
+    /// The rejection of an attempt cut at its deadline.
+    pub(crate) fn timed_out(&self) -> Rejection {
+        let timeout = self.deadline.since(self.arrival);
+        self.core.rejection(RejectionKind::TimedOut).with_time(timeout)
+    }
+
+    /// The body begins, by the only one who has the ticket.
+    #[inline]
+    pub(crate) fn begin_alone(&mut self, now: Timestamp) {
+        self.start = AtomicU64::new(now.as_nanos());
+        self.phase = AtomicU8::new(RUNNING);
+    }
+
+    /// The body begins; false if the attempt was settled before.
+    pub(crate) fn begin(&self, now: Timestamp) -> bool {
+        self.start.store(now.as_nanos(), Relaxed);
+        // Release: whoever finds it running finds its start.
+        let began = self
+            .phase
+            .compare_exchange(WAITING, RUNNING, AcqRel, Acquire)
+            .is_ok();
+        if !began {
+            self.start.store(0, Relaxed);
+        }
+        began
+    }
+
+    /// Settles the attempt, if nobody has. The winner must [`account`](Self::account).
+    pub(crate) fn settle(&self, outcome: Outcome) -> Option<Stage> {
+        let over = OVER + outcome.index() as u8;
+        let mut phase = self.phase.load(Acquire);
+        while phase < OVER {
+            match self.phase.compare_exchange(phase, over, AcqRel, Acquire) {
+                Ok(WAITING) => return Some(Stage::Waiting),
+                Ok(_) => return Some(Stage::Running),
+                Err(now) => phase = now,
+            }
+        }
+        None
+    }
+
+    /// Settles the attempt, by the only one who has the ticket.
+    pub(crate) fn settle_alone(&mut self, home: Home, outcome: Outcome, end: Timestamp) -> Facts {
+        self.phase = AtomicU8::new(OVER + outcome.index() as u8);
+        self.account(home, outcome, end, false)
+    }
+
+    /// Whether somebody has settled it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.phase.load(Acquire) >= OVER
+    }
+
+    /// How it was settled.
+    pub(crate) fn outcome(&self) -> Option<Outcome> {
+        let over = self.phase.load(Acquire).checked_sub(OVER)?;
+        Outcome::ALL.get(usize::from(over)).copied()
+    }
+
+    /// How long the body has run by `now`.
+    pub(crate) fn ran(&self, now: Timestamp) -> Duration {
+        now.since(Timestamp::from_nanos(self.start.load(Relaxed)))
+    }
+
+    /// Counts a settled attempt, and tells the circuit and who listens to it.
+    #[inline]
+    pub(crate) fn account(&self, home: Home, outcome: Outcome, end: Timestamp, abandoned: bool) -> Facts {
+        let (facts, change) = self.account_silently(home, outcome, verdict_of(outcome), end, abandoned);
+        self.core.runtime.circuit_changed(change);
+        facts
+    }
+
+    /// Counts a settled attempt, and tells the circuit. Telling the listeners of a change is left to the caller.
+    #[inline]
+    pub(crate) fn account_silently(
+        &self,
+        home: Home,
+        outcome: Outcome,
+        verdict: Verdict,
+        end: Timestamp,
+        abandoned: bool,
+    ) -> (Facts, Option<Change>) {
+        let start = Timestamp::from_nanos(self.start.load(Relaxed));
+        let mut change = None;
+        if self.mode != Mode::Off {
+            let body = (start > Timestamp::ZERO).then(|| end.nanos_since(start));
+            self.core.stats.settled(home, end, outcome, body);
+            if self.mode == Mode::Shadow {
+                if end >= self.deadline {
+                    self.would_have_timed_out(home, end);
+                } else if self.would_have.load(Relaxed) == 0 {
+                    change = self.core.circuit.record(home, self.pass, verdict, end);
+                }
+            } else {
+                change = self.core.circuit.record(home, self.pass, verdict, end);
+            }
+        }
+        let facts = Facts {
+            arrival: self.arrival,
+            start,
+            end,
+            outcome,
+            pass: self.pass,
+            mode: self.mode,
+            would_have: self.would_have_done(),
+            abandoned,
+        };
+        (facts, change)
+    }
+
+    /// Shadow mode: the deadline has passed and nothing is cut; the circuit is told what enforcing would have told it.
+    pub(crate) fn would_have_timed_out(&self, home: Home, now: Timestamp) {
+        if self.would_have(home, Outcome::Timeout, now) {
+            self.core.record(home, self.pass, Verdict::Failure, now);
+        }
+    }
+
+    /// Shadow mode: the pool would have refused.
+    pub(crate) fn would_have_been_rejected(&self, home: Home, now: Timestamp) {
+        if self.would_have(home, Outcome::ThreadPoolRejected, now) {
+            self.core.record(home, self.pass, Verdict::Refused, now);
+        }
+    }
+
+    fn would_have_done(&self) -> Option<Outcome> {
+        let noted = usize::from(self.would_have.load(Relaxed));
+        Outcome::ALL.get(noted.wrapping_sub(1)).copied()
+    }
+
+    /// Notes what would have been; true the first time.
+    fn would_have(&self, home: Home, outcome: Outcome, now: Timestamp) -> bool {
+        let noted = outcome.index() as u8 + 1;
+        let first = self
+            .would_have
+            .compare_exchange(0, noted, Relaxed, Relaxed)
+            .is_ok();
+        if first {
+            self.core.stats.count(home, now, Word::WouldHave(outcome));
+        }
+        first
+    }
+}
+
+impl Ticket<&Core> {
+    /// Makes the ticket one that may outlive this borrow. Only for a ticket nobody else can settle.
+    pub(crate) fn share(mut self, core: &Arc<Core>) -> Ticket<Arc<Core>> {
+        let shared = Ticket {
+            core: core.clone(),
+            arrival: self.arrival,
+            deadline: self.deadline,
+            mode: self.mode,
+            would_have: AtomicU8::new(self.would_have.load(Relaxed)),
+            delay: self.delay,
+            pass: self.pass,
+            start: AtomicU64::new(self.start.load(Relaxed)),
+            phase: AtomicU8::new(self.phase.load(Relaxed)),
+        };
+        // Settled as far as this half is concerned: dropping it counts nothing.
+        self.phase = AtomicU8::new(OVER);
+        shared
+    }
+}
+
+/// An attempt that the timer has cut.
+pub(crate) struct Cut {
+    pub(crate) stage: Stage,
+    pub(crate) facts: Facts,
+    pub(crate) rejection: Rejection,
+}
+
+impl Ticket<Arc<Core>> {
+    /// The timer says that time is up, or that it ends before it can be: settles the attempt, unless somebody has.
+    ///
+    /// Runs no user code: listeners of a change hear of it from a worker. `runs_on` says whether a body that runs cannot be
+    /// stopped; it is counted as abandoned then.
+    pub(crate) fn cut_by_timer(&self, now: Timestamp, runs_on: bool) -> Option<Cut> {
+        let core = &self.core;
+        let in_time = now < self.deadline;
+        let (outcome, verdict) = if in_time {
+            (core.rejected_by_isolation(), Verdict::Neutral)
+        } else {
+            (Outcome::Timeout, Verdict::Failure)
+        };
+        let stage = self.settle(outcome)?;
+        let home = Home::current();
+        let abandoned = runs_on && stage == Stage::Running;
+        if abandoned {
+            core.stats.abandoned(home);
+        }
+        // Cut at its deadline, however late the timer noticed.
+        let end = now.min(self.deadline);
+        let (facts, change) = self.account_silently(home, outcome, verdict, end, abandoned);
+        core.runtime.circuit_changed_elsewhere(&core.key, change);
+        let rejection = if in_time {
+            core.rejection(RejectionKind::ShutDown)
+        } else {
+            self.timed_out()
+        };
+        Some(Cut {
+            stage,
+            facts,
+            rejection,
+        })
+    }
+}
+
+fn verdict_of(outcome: Outcome) -> Verdict {
+    match outcome {
+        Outcome::Success => Verdict::Success,
+        Outcome::Failure | Outcome::Timeout => Verdict::Failure,
+        Outcome::ThreadPoolRejected | Outcome::SemaphoreRejected => Verdict::Refused,
+        Outcome::BadRequest | Outcome::ShortCircuited | Outcome::Cancelled => Verdict::Neutral,
+    }
+}
+
+impl<C: CoreRef> Drop for Ticket<C> {
+    fn drop(&mut self) {
+        if self.settle(Outcome::Cancelled).is_some() {
+            self.account(Home::current(), Outcome::Cancelled, self.core.clock.now(), false);
+        }
+    }
+}

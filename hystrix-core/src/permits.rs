@@ -127,6 +127,17 @@ impl Permits {
         }
     }
 
+    /// Permits that are spread over so many words from the start, however few they are.
+    #[cfg(test)]
+    fn spread(limit: usize, words: usize) -> Self {
+        let permits = Self::new(Limit(Some(limit)));
+        permits.rules.mask.store(words - 1, Relaxed);
+        permits
+            .rest
+            .get_or_init(|| (1..words).map(|_| CachePadded::new(AtomicU64::new(0))).collect());
+        permits
+    }
+
     pub(crate) fn limit(&self) -> Limit {
         Limit((!self.rules.unlimited.load(Relaxed)).then(|| self.rules.limit.load(Relaxed)))
     }

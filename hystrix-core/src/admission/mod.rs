@@ -5,13 +5,15 @@
 //! body and goes back when the body has really ended, however the attempt was settled meanwhile.
 
 mod live;
+mod phase;
 mod refusal;
 mod ticket;
 
 pub use self::live::Force;
 pub(crate) use self::live::{Color, Live, LiveSettings};
+pub(crate) use self::phase::Stage;
 pub(crate) use self::refusal::{Refusal, Warned};
-pub(crate) use self::ticket::{Cut, Held, Stage, Ticket};
+pub(crate) use self::ticket::{Cut, Held, Ticket};
 
 use std::fmt;
 use std::ops::Deref;

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use super::phase::{Phase, Stage};
 use super::{Core, CoreRef, Entry, Facts};
 use crate::circuit_breaker::{Change, Pass, Verdict};
 use crate::clock::Timestamp;
 use crate::error::{Rejection, RejectionKind};
 use crate::outcome::{Mode, Outcome};
-use crate::sync::Ordering::{AcqRel, Acquire, Relaxed};
+use crate::sync::Ordering::Relaxed;
 use crate::sync::global::Arc;
-use crate::sync::{AtomicU8, AtomicU64, Home};
+use crate::sync::{AtomicU8, Home};
 use crate::window::Word;
 
 // ===== impl Held =====
@@ -49,20 +50,6 @@ impl<C: CoreRef> Drop for Held<C> {
 
 // ===== impl Ticket =====
 
-/// Admitted, and the body has not begun.
-const WAITING: u8 = 0;
-/// The body runs.
-const RUNNING: u8 = 1;
-/// Settled: this plus the outcome.
-const OVER: u8 = 2;
-
-/// Where an attempt stood when it was settled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    Waiting,
-    Running,
-}
-
 /// An admitted attempt. Settled once, by the winner of its compare-exchange; dropped unsettled, it was cancelled.
 #[must_use]
 pub(crate) struct Ticket<C: CoreRef> {
@@ -76,9 +63,7 @@ pub(crate) struct Ticket<C: CoreRef> {
     /// A forced latency: the body begins so much later.
     pub(crate) delay: Duration,
     pass: Pass,
-    /// When the body began; zero before.
-    start: AtomicU64,
-    phase: AtomicU8,
+    phase: Phase,
 }
 
 impl<C: CoreRef> Ticket<C> {
@@ -92,8 +77,7 @@ impl<C: CoreRef> Ticket<C> {
             would_have: AtomicU8::new(entry.would_have.map_or(0, |outcome| outcome.index() as u8 + 1)),
             delay: entry.delay,
             pass: entry.pass,
-            start: AtomicU64::new(0),
-            phase: AtomicU8::new(WAITING),
+            phase: Phase::new(),
         }
     }
 
@@ -115,61 +99,35 @@ impl<C: CoreRef> Ticket<C> {
         self.core.rejection(RejectionKind::TimedOut).with_time(timeout)
     }
 
-    /// The body begins, by the only one who has the ticket.
-    #[inline]
-    pub(crate) fn begin_alone(&mut self, now: Timestamp) {
-        self.start = AtomicU64::new(now.as_nanos());
-        self.phase = AtomicU8::new(RUNNING);
-    }
-
     /// The body begins; false if the attempt was settled before.
     pub(crate) fn begin(&self, now: Timestamp) -> bool {
-        self.start.store(now.as_nanos(), Relaxed);
-        // Release: whoever finds it running finds its start.
-        let began = self
-            .phase
-            .compare_exchange(WAITING, RUNNING, AcqRel, Acquire)
-            .is_ok();
-        if !began {
-            self.start.store(0, Relaxed);
-        }
-        began
+        self.phase.begin(now)
     }
 
     /// Settles the attempt, if nobody has. The winner must [`account`](Self::account).
     pub(crate) fn settle(&self, outcome: Outcome) -> Option<Stage> {
-        let over = OVER + outcome.index() as u8;
-        let mut phase = self.phase.load(Acquire);
-        while phase < OVER {
-            match self.phase.compare_exchange(phase, over, AcqRel, Acquire) {
-                Ok(WAITING) => return Some(Stage::Waiting),
-                Ok(_) => return Some(Stage::Running),
-                Err(now) => phase = now,
-            }
-        }
-        None
+        self.phase.settle(outcome)
     }
 
     /// Settles the attempt, by the only one who has the ticket.
     pub(crate) fn settle_alone(&mut self, home: Home, outcome: Outcome, end: Timestamp) -> Facts {
-        self.phase = AtomicU8::new(OVER + outcome.index() as u8);
+        self.settle(outcome);
         self.account(home, outcome, end, false)
     }
 
     /// Whether somebody has settled it.
     pub(crate) fn is_over(&self) -> bool {
-        self.phase.load(Acquire) >= OVER
+        self.phase.is_over()
     }
 
     /// How it was settled.
     pub(crate) fn outcome(&self) -> Option<Outcome> {
-        let over = self.phase.load(Acquire).checked_sub(OVER)?;
-        Outcome::ALL.get(usize::from(over)).copied()
+        self.phase.outcome()
     }
 
     /// How long the body has run by `now`.
     pub(crate) fn ran(&self, now: Timestamp) -> Duration {
-        now.since(Timestamp::from_nanos(self.start.load(Relaxed)))
+        now.since(self.phase.start())
     }
 
     /// Counts a settled attempt, and tells the circuit and who listens to it.
@@ -190,7 +148,7 @@ impl<C: CoreRef> Ticket<C> {
         end: Timestamp,
         abandoned: bool,
     ) -> (Facts, Option<Change>) {
-        let start = Timestamp::from_nanos(self.start.load(Relaxed));
+        let start = self.phase.start();
         let mut change = None;
         if self.mode != Mode::Off {
             let body = (start > Timestamp::ZERO).then(|| end.nanos_since(start));
@@ -254,7 +212,7 @@ impl<C: CoreRef> Ticket<C> {
 impl Ticket<&Core> {
     /// Makes the ticket one that may outlive this borrow. Only for a ticket nobody else can settle.
     pub(crate) fn share(mut self, core: &Arc<Core>) -> Ticket<Arc<Core>> {
-        let shared = Ticket {
+        Ticket {
             core: core.clone(),
             arrival: self.arrival,
             deadline: self.deadline,
@@ -262,12 +220,9 @@ impl Ticket<&Core> {
             would_have: AtomicU8::new(self.would_have.load(Relaxed)),
             delay: self.delay,
             pass: self.pass,
-            start: AtomicU64::new(self.start.load(Relaxed)),
-            phase: AtomicU8::new(self.phase.load(Relaxed)),
-        };
-        // Settled as far as this half is concerned: dropping it counts nothing.
-        self.phase = AtomicU8::new(OVER);
-        shared
+            // Dropping this half counts nothing.
+            phase: self.phase.hand_over(),
+        }
     }
 }
 

@@ -80,7 +80,7 @@ where
 #[cold]
 fn succeeded_watched(core: &Core, entry: &Entry, start: Timestamp, end: Timestamp) {
     let mut ticket = Ticket::new(core, entry);
-    ticket.begin_alone(start);
+    ticket.begin(start);
     let facts = ticket.settle_alone(entry.home, Outcome::Success, end);
     close(core, entry.home, &facts, None, Ending::DIRECT);
 }
@@ -94,7 +94,7 @@ fn not_good<T, E>(
     fallback: impl Fallback<T, E>,
 ) -> Result<T, CommandError<E>> {
     let mut ticket = Ticket::new(core, entry);
-    ticket.begin_alone(start);
+    ticket.begin(start);
     let end = left.end;
     let (outcome, answer) = judge::verdict(&ticket, left);
     let facts = ticket.settle_alone(entry.home, outcome, end);

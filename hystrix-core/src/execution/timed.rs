@@ -214,10 +214,10 @@ fn race<T, E, N: AtDeadline>(
     at_deadline: N,
 ) -> (Option<Attempt<T, E>>, Arc<Timed<N>>) {
     let home = entry.home;
-    let mut ticket = Ticket::new(&**core, entry);
+    let ticket = Ticket::new(&**core, entry);
     let held = Held::new(&**core, entry);
     let start = begin(core, entry);
-    ticket.begin_alone(start);
+    ticket.begin(start);
     let cut_at = ticket.cut_at();
     let (held, early) = match core.semaphore.release {
         PermitRelease::WithTheBody => (Some(held), None),

@@ -173,7 +173,7 @@ impl<'c> Flight<'c> {
         } else {
             core.clock.now()
         };
-        ticket.begin_alone(start);
+        ticket.begin(start);
         let make = make.take().expect("a body begins once");
         let deadline = ticket.deadline;
         contained(|| context::enter_until(&core.key, deadline, &core.clock, make))

@@ -11,7 +11,8 @@ use crate::outcome::{CircuitState, FallbackOutcome, Mode, Outcome};
 /// Listens to a registry's events: one method per kind, each of which does nothing unless overridden.
 ///
 /// Methods run on the thread where the event happened, with no lock of the library held, before the caller has its
-/// answer: they should be quick. A sink that panics is switched off; the call goes on.
+/// answer: they should be quick. What the timer decides is told by a worker of the library, in order. A sink that panics is
+/// switched off; the call goes on.
 ///
 /// Without any sink a call pays one relaxed load for this.
 pub trait EventSink: Send + Sync + 'static {

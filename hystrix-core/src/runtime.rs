@@ -24,6 +24,8 @@ pub(crate) struct Runtime {
     pub(crate) sinks: Sinks,
     /// Runs fallbacks that nobody can run in place: started when needed, no queue.
     pub(crate) fallback_workers: Workers<Work>,
+    /// Does what the timer's thread must not: one worker, so things are told in their order, whatever fallbacks do.
+    pub(crate) errands: Workers<Work>,
     propagators: ArcSwap<Vec<Arc<dyn Propagator>>>,
     /// The registry is shut down, or about to be: new calls are refused.
     closing: AtomicBool,
@@ -31,11 +33,20 @@ pub(crate) struct Runtime {
     closer: Mutex<Option<Thread>>,
 }
 
+/// One worker, when there is something to do.
+const ONE_AT_A_TIME: Limits = Limits {
+    core: 0,
+    maximum: 1,
+    queue: 0,
+    keep_alive: Duration::from_secs(60),
+};
+
 impl Runtime {
     pub(crate) fn new(clock: TimeSource, fallback: Limits, propagators: Vec<Arc<dyn Propagator>>) -> Self {
         let timer = Timer::new(clock.clone());
         Self {
             fallback_workers: Workers::new("fallback", fallback, clock.clone(), timer.clone()),
+            errands: Workers::new("errands", ONE_AT_A_TIME, clock.clone(), timer.clone()),
             clock,
             timer,
             sinks: Sinks::default(),
@@ -125,10 +136,10 @@ impl Runtime {
         }
     }
 
-    /// Runs `errand` on a fallback worker, beyond its limits: for the timer's thread, which runs no user code.
+    /// Runs `errand` on a worker, in order: for the timer's thread, which runs no user code.
     pub(crate) fn elsewhere(&self, command: &CommandKey, errand: impl FnOnce() + Send + 'static) {
         let work = Work(Arc::new(Errand::new(command, errand)));
-        if self.fallback_workers.submit(&work, Room::Beyond).is_err() {
+        if self.errands.submit(&work, Room::Beyond).is_err() {
             // No worker can be had at all; then this thread must do.
             work.0.shut_down();
         }
@@ -192,14 +203,8 @@ impl Task for Errand {
 
 /// Runs `errand` on a thread of its own, or here if there is none to be had.
 pub(crate) fn run_aside(name: &str, errand: impl FnOnce() + Send + 'static) {
-    let limits = Limits {
-        core: 1,
-        maximum: 1,
-        queue: 0,
-        keep_alive: Duration::MAX,
-    };
     let clock = TimeSource::System;
-    let workers = Workers::new(name, limits, clock.clone(), Timer::new(clock));
+    let workers = Workers::new(name, ONE_AT_A_TIME, clock.clone(), Timer::new(clock));
     let aside = workers.clone();
     let errand = move || {
         errand();

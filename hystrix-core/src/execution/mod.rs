@@ -210,7 +210,7 @@ impl NotRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tell {
     Here,
-    /// A fallback worker: this is the timer's thread, which runs no user code.
+    /// A worker: this is the timer's thread, which runs no user code.
     Elsewhere,
 }
 

@@ -127,17 +127,19 @@ impl Inner {
         /// What a thread that has nothing to do needs to end.
         const TO_END: Duration = Duration::from_millis(20);
 
-        let fallbacks = &self.runtime.fallback_workers;
+        let (fallbacks, errands) = (&self.runtime.fallback_workers, &self.runtime.errands);
         for pool in pools {
             pool.workers().close();
         }
         fallbacks.close();
         self.runtime.timer.shutdown();
+        errands.close();
         let until = until.max(real_time() + TO_END);
         for pool in pools {
             pool.workers().join(until);
         }
         fallbacks.join(until);
+        errands.join(until);
     }
 
     fn left(&self, commands: &[CommandHandle], pools: &[Arc<Pool>]) -> ShutdownReport {

@@ -163,6 +163,11 @@ impl Timer {
         self.0.armed()
     }
 
+    /// Whether deadlines now fire at once instead of at their time.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.closed.load(Acquire)
+    }
+
     /// What woken callers report to.
     pub(crate) fn meeting(&self) -> &Meeting {
         &self.0.meeting

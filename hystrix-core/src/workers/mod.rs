@@ -393,7 +393,8 @@ impl<J: Job> Shared<J> {
     /// Sees to it that somebody looks for workers idle too long, if there can be any.
     fn trim_later(&self) {
         let mut state = self.state.lock();
-        let surplus = state.live > state.limits.core;
+        // A timer that has ended fires at once, and would be armed again for ever.
+        let surplus = state.live > state.limits.core && !self.timer.has_ended();
         let Some(longest) = state.idle.first().filter(|_| surplus && !state.trimming) else {
             return;
         };

@@ -81,12 +81,7 @@ impl<'a> Row<'a> {
     }
 
     fn timed(name: &'static str, calls: u32, run: impl FnMut(u32) -> Duration + 'a) -> Self {
-        Self {
-            name,
-            calls,
-            run: Box::new(run),
-            rounds: Vec::new(),
-        }
+        Self { name, calls, run: Box::new(run), rounds: Vec::new() }
     }
 
     fn round(&mut self) {
@@ -135,10 +130,7 @@ impl Table<'_> {
     }
 
     fn row(&self, name: &str) -> &Row<'_> {
-        self.0
-            .iter()
-            .find(|row| row.name == name)
-            .expect("a row of that name is measured")
+        self.0.iter().find(|row| row.name == name).expect("a row of that name is measured")
     }
 }
 
@@ -189,11 +181,7 @@ impl Future for Once {
     type Output = Result<u64, ()>;
 
     fn poll(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if std::mem::replace(&mut self.0, true) {
-            Poll::Ready(body())
-        } else {
-            Poll::Pending
-        }
+        if std::mem::replace(&mut self.0, true) { Poll::Ready(body()) } else { Poll::Pending }
     }
 }
 
@@ -228,11 +216,7 @@ fn together(calls: u32, call: &(dyn Fn() + Sync)) -> Duration {
                 begin.elapsed()
             })
         });
-        threads
-            .map(|thread| thread.join().expect("calls do not panic"))
-            .into_iter()
-            .max()
-            .expect("two")
+        threads.map(|thread| thread.join().expect("calls do not panic")).into_iter().max().expect("two")
     })
 }
 
@@ -248,11 +232,8 @@ struct Slot {
 
 /// A channel and a parked caller: the least a round trip to another thread can be made of by hand.
 fn hand_written(jobs: &crossbeam_channel::Sender<Job>) -> u64 {
-    let slot = Arc::new(Slot {
-        state: AtomicU32::new(0),
-        value: AtomicU64::new(0),
-        caller: std::thread::current(),
-    });
+    let slot =
+        Arc::new(Slot { state: AtomicU32::new(0), value: AtomicU64::new(0), caller: std::thread::current() });
     let sent = jobs.send((Box::new(|| black_box(7)), slot.clone()));
     sent.expect("the worker lives as long as the bench");
     while slot.state.load(std::sync::atomic::Ordering::Acquire) == 0 {
@@ -285,26 +266,14 @@ impl Commands {
         let commands = Self {
             plain: of("plain").semaphore(1000).build().expect("valid"),
             timed: of("timed").semaphore(1000).timeout("1s").build().expect("valid"),
-            open: of("open")
-                .circuit_breaker(CircuitBreaker::new())
-                .build()
-                .expect("valid"),
+            open: of("open").circuit_breaker(CircuitBreaker::new()).build().expect("valid"),
             full: of("full").semaphore(1).build().expect("valid"),
-            pool: of("pool")
-                .thread_pool(ThreadPool::named("bench").core_size(1))
-                .build()
-                .expect("valid"),
+            pool: of("pool").thread_pool(ThreadPool::named("bench").core_size(1)).build().expect("valid"),
         };
         for _ in 0..40 {
             let _ = commands.open.run(|| Err::<u64, ()>(())).execute();
         }
-        assert!(
-            commands
-                .open
-                .run(body)
-                .execute()
-                .is_err_and(|error| error.is_short_circuited())
-        );
+        assert!(commands.open.run(body).execute().is_err_and(|error| error.is_short_circuited()));
         commands
     }
 }
@@ -314,19 +283,12 @@ fn main() {
     let rounds = if quick { 5 } else { 21 };
     // The sleep window must outlast the bench.
     let open = CircuitBreaker::new().sleep_window(Duration::from_secs(3600));
-    let registry = Registry::builder()
-        .defaults(CommandConfig::new().circuit_breaker(open))
-        .expect("valid")
-        .build();
+    let registry =
+        Registry::builder().defaults(CommandConfig::new().circuit_breaker(open)).expect("valid").build();
     let commands = Commands::new(&registry);
     let floor = Floor::new();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    let breaker = recloser::Recloser::custom()
-        .open_wait(Duration::from_secs(3600))
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let breaker = recloser::Recloser::custom().open_wait(Duration::from_secs(3600)).build();
     for _ in 0..1000 {
         let _ = breaker.call(|| Err::<(), ()>(()));
     }
@@ -379,10 +341,7 @@ fn main() {
             )));
         }),
         Row::new("tokio timeout, pending once", 20_000, || {
-            let _ = black_box(poll_twice(tokio::time::timeout(
-                Duration::from_secs(1),
-                Once(false),
-            )));
+            let _ = black_box(poll_twice(tokio::time::timeout(Duration::from_secs(1), Once(false))));
         }),
     ]);
     pending.measure(rounds);
@@ -396,10 +355,7 @@ fn main() {
             )));
         }),
         Row::new("tokio timeout (nearer deadline)", 20_000, || {
-            let _ = black_box(poll_twice(tokio::time::timeout(
-                Duration::from_secs(1),
-                Once(false),
-            )));
+            let _ = black_box(poll_twice(tokio::time::timeout(Duration::from_secs(1), Once(false))));
         }),
     ]);
     nearer_pending.measure(rounds);
@@ -464,9 +420,8 @@ fn main() {
         )));
     });
     let armed = allocations(|| {
-        let _ = black_box(poll_twice(std::future::IntoFuture::into_future(
-            commands.timed.call(|| Once(false)),
-        )));
+        let _ =
+            black_box(poll_twice(std::future::IntoFuture::into_future(commands.timed.call(|| Once(false)))));
     });
     let here = allocations(|| {
         let _ = black_box(commands.timed.run(body).fallback(|_| Ok(0)).execute());
@@ -488,11 +443,7 @@ fn main() {
         println!("{name:<44} {count:>9.3}");
     }
     let before = BYTES.get();
-    let idle = Command::builder("idle")
-        .group("bench")
-        .registry(&registry)
-        .build()
-        .expect("valid");
+    let idle = Command::builder("idle").group("bench").registry(&registry).build().expect("valid");
     let bytes = BYTES.get() - before;
     println!("{:<44} {bytes:>9}", "bytes of a command never called");
     drop(idle);
@@ -501,11 +452,7 @@ fn main() {
     let unit = one.median("floor");
     budget("sync", one.median("sync") / unit, 1.5);
     budget("sync_timeout", one.median("sync, timeout, fallback") / unit, 2.5);
-    budget(
-        "sync_timeout_owned",
-        one.median("sync, timeout, owning fallback") / unit,
-        3.6,
-    );
+    budget("sync_timeout_owned", one.median("sync, timeout, owning fallback") / unit, 3.6);
     budget("async_ready", one.median("async, ready at once") / unit, 1.8);
     budget(
         "async_pending",
@@ -518,32 +465,12 @@ fn main() {
             / nearer_pending.median("tokio timeout (nearer deadline)"),
         1.0,
     );
-    budget(
-        "two_threads",
-        two.median("two threads") / two.median("one thread"),
-        1.5,
-    );
-    budget(
-        "open_circuit",
-        one.median("open circuit") / one.median("open circuit, recloser 1.4"),
-        0.8,
-    );
-    budget(
-        "full_semaphore",
-        refused[0] / one.median("open circuit, recloser 1.4"),
-        1.0,
-    );
+    budget("two_threads", two.median("two threads") / two.median("one thread"), 1.5);
+    budget("open_circuit", one.median("open circuit") / one.median("open circuit, recloser 1.4"), 0.8);
+    budget("full_semaphore", refused[0] / one.median("open circuit, recloser 1.4"), 1.0);
     // Wake-ups have two speeds; the best rounds compare the work.
-    budget(
-        "pool_round_trip",
-        pool.minimum("pool") / pool.minimum("hand-written"),
-        1.2,
-    );
-    budget(
-        "pool_below_spawn_blocking",
-        pool.minimum("pool") / pool.minimum("spawn_blocking"),
-        1.0,
-    );
+    budget("pool_round_trip", pool.minimum("pool") / pool.minimum("hand-written"), 1.2);
+    budget("pool_below_spawn_blocking", pool.minimum("pool") / pool.minimum("spawn_blocking"), 1.0);
     budget("sync_allocations", sync, 0.0);
     budget("async_ready_allocations", ready, 0.0);
     budget("async_pending_allocations", armed, 0.0);

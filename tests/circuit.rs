@@ -67,30 +67,15 @@ fn hc_110_hc_111_kb_13_it_opens_on_the_very_result_that_meets_the_threshold() {
 #[test]
 fn hc_112_timeouts_and_refusals_count_as_failures() {
     let lab = Lab::new();
-    let command = lab
-        .command("timeouts")
-        .timeout("10ms")
-        .circuit_breaker(touchy(9))
-        .build()
-        .unwrap();
+    let command = lab.command("timeouts").timeout("10ms").circuit_breaker(touchy(9)).build().unwrap();
     let late = || {
         let clock = lab.clock.clone();
-        assert!(
-            command
-                .run(|| Ok::<_, ()>(clock.advance(ms(10))))
-                .execute()
-                .is_err()
-        );
+        assert!(command.run(|| Ok::<_, ()>(clock.advance(ms(10)))).execute().is_err());
     };
     (0..4).for_each(|_| assert!(good(&command)));
     (0..5).for_each(|_| late());
     assert!(is_open(&command), "five of nine");
-    let command = lab
-        .command("refused")
-        .semaphore(1)
-        .circuit_breaker(touchy(4))
-        .build()
-        .unwrap();
+    let command = lab.command("refused").semaphore(1).circuit_breaker(touchy(4)).build().unwrap();
     let inside = || {
         (0..4).for_each(|_| assert!(command.run(|| Ok::<_, ()>(())).execute().is_err()));
         Ok::<_, ()>(())
@@ -104,12 +89,7 @@ fn hc_113_bc_069_below_the_volume_it_stays_closed() {
     let lab = Lab::new();
     let command = lab.command("volume").timeout("10ms").build().unwrap();
     let clock = &lab.clock;
-    assert!(
-        command
-            .run(|| Ok::<_, ()>(clock.advance(ms(10))))
-            .execute()
-            .is_err()
-    );
+    assert!(command.run(|| Ok::<_, ()>(clock.advance(ms(10)))).execute().is_err());
     fails(&command, 18);
     assert!(!is_open(&command), "the nineteenth and a good one");
     let cold = lab.command("cold").build().unwrap();
@@ -137,10 +117,7 @@ fn bc_067_bc_066_old_failures_age_out_while_nobody_calls() {
     fails(&command, 2);
     assert!(good(&command));
     let circuit = command.metrics().circuit;
-    assert_eq!(
-        (circuit.state, circuit.requests, circuit.failures),
-        (CircuitState::Closed, 3, 2)
-    );
+    assert_eq!((circuit.state, circuit.requests, circuit.failures), (CircuitState::Closed, 3, 2));
 }
 
 #[test]
@@ -148,34 +125,20 @@ fn bc_071_hc_144_kb_61_what_the_circuit_refuses_does_not_feed_it() {
     let lab = Lab::new();
     let command = opened(&lab, "self_sustaining");
     (0..10_000).for_each(|_| assert!(is_open(&command)));
-    assert_eq!(
-        (command.metrics().request_count(), command.metrics().error_count()),
-        (1, 1)
-    );
+    assert_eq!((command.metrics().request_count(), command.metrics().error_count()), (1, 1));
     lab.clock.advance(SLEEP);
     assert!(good(&command));
-    assert_eq!(
-        (command.circuit_state(), command.metrics().circuit.requests),
-        (CircuitState::Closed, 0)
-    );
+    assert_eq!((command.circuit_state(), command.metrics().circuit.requests), (CircuitState::Closed, 0));
 }
 
 #[test]
 fn hc_167_a_failure_is_judged_before_its_fallback_runs() {
     let lab = Lab::new();
     let command = lab.command("before").circuit_breaker(touchy(1)).build().unwrap();
-    let answer = command
-        .run(|| Err::<bool, _>(()))
-        .fallback(|_| Ok(is_open(&command)));
+    let answer = command.run(|| Err::<bool, _>(())).fallback(|_| Ok(is_open(&command)));
     assert_eq!(answer.execute(), Ok(true));
-    let pool = lab
-        .on_pool("before_pool", 1, 0)
-        .circuit_breaker(touchy(1))
-        .build()
-        .unwrap();
-    let answer = pool
-        .run(|| Err::<_, ()>(()))
-        .fallback(|_| Ok(pool.circuit_state()));
+    let pool = lab.on_pool("before_pool", 1, 0).circuit_breaker(touchy(1)).build().unwrap();
+    let answer = pool.run(|| Err::<_, ()>(())).fallback(|_| Ok(pool.circuit_state()));
     assert_eq!(answer.execute(), Ok(CircuitState::Open));
 }
 
@@ -201,12 +164,7 @@ fn hc_115_hc_116_bc_062_a_good_trial_closes_and_a_bad_one_opens_for_a_whole_wind
     });
     assert_eq!(inside.execute(), Ok(true), "one trial at a time");
     (0..50).for_each(|_| assert!(good(&command)));
-    let path: Vec<_> = lab
-        .events
-        .circuits()
-        .iter()
-        .map(|event| (event.to, event.cause))
-        .collect();
+    let path: Vec<_> = lab.events.circuits().iter().map(|event| (event.to, event.cause)).collect();
     let open_again = [
         (CircuitState::HalfOpen, CircuitCause::SleepWindow),
         (CircuitState::Open, CircuitCause::TrialFailed),
@@ -238,19 +196,11 @@ fn hc_117_ht_14_bc_058_a_trial_that_is_cancelled_is_the_next_callers() {
 #[test]
 fn hc_126_bc_059_a_trial_that_never_ends_is_replaced_after_its_lease() {
     let lab = Lab::new();
-    let command = lab
-        .command("hung")
-        .timeout(None)
-        .circuit_breaker(touchy(1))
-        .build()
-        .unwrap();
+    let command = lab.command("hung").timeout(None).circuit_breaker(touchy(1)).build().unwrap();
     bad(&command);
     lab.clock.advance(SLEEP);
-    let mut hung = Box::pin(
-        command
-            .call(|| async { std::future::ready(pending_once().await).await })
-            .into_future(),
-    );
+    let mut hung =
+        Box::pin(command.call(|| async { std::future::ready(pending_once().await).await }).into_future());
     assert!(hung.as_mut().poll(&mut noop()).is_pending());
     lab.clock.advance(SLEEP - ms(1));
     assert!(is_open(&command));
@@ -258,24 +208,14 @@ fn hc_126_bc_059_a_trial_that_never_ends_is_replaced_after_its_lease() {
     assert!(good(&command), "the lease was one window, for it has no deadline");
     assert_eq!(command.circuit_state(), CircuitState::Closed);
     // The lost one fails at last: nobody is impressed.
-    assert_eq!(
-        hung.as_mut().poll(&mut noop()),
-        Poll::Ready(Err(hystrix_core::CommandError::Inner("late")))
-    );
+    assert_eq!(hung.as_mut().poll(&mut noop()), Poll::Ready(Err(hystrix_core::CommandError::Inner("late"))));
     assert_eq!(command.circuit_state(), CircuitState::Closed);
     assert_eq!(command.metrics().circuit.failures, 0);
 }
 
 async fn pending_once() -> Result<(), &'static str> {
     let mut first = true;
-    std::future::poll_fn(|_| {
-        if std::mem::take(&mut first) {
-            Poll::Pending
-        } else {
-            Poll::Ready(())
-        }
-    })
-    .await;
+    std::future::poll_fn(|_| if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }).await;
     Err("late")
 }
 
@@ -285,10 +225,7 @@ fn hc_127_bc_060_kb_09_an_ignored_trial_is_given_back() {
     let command = opened(&lab, "ignored");
     lab.clock.advance(SLEEP);
     for _ in 0..5 {
-        let trial = command
-            .run(|| Err::<(), _>("bad request"))
-            .ignore(|_| true)
-            .execute();
+        let trial = command.run(|| Err::<(), _>("bad request")).ignore(|_| true).execute();
         assert_eq!(trial, Err(hystrix_core::CommandError::Inner("bad request")));
         assert_eq!(command.circuit_state(), CircuitState::HalfOpen);
     }
@@ -299,12 +236,7 @@ fn hc_127_bc_060_kb_09_an_ignored_trial_is_given_back() {
 #[test]
 fn hc_128_ht_12_a_trial_refused_by_our_own_limits_is_given_back() {
     let lab = Lab::new();
-    let sem = lab
-        .command("sem")
-        .semaphore(1)
-        .circuit_breaker(touchy(2))
-        .build()
-        .unwrap();
+    let sem = lab.command("sem").semaphore(1).circuit_breaker(touchy(2)).build().unwrap();
     let gate = Gate::new();
     let held = aside({
         let (command, gate) = (sem.clone(), gate.clone());
@@ -323,21 +255,14 @@ fn hc_128_ht_12_a_trial_refused_by_our_own_limits_is_given_back() {
     assert!(good(&sem));
     assert_eq!(sem.circuit_state(), CircuitState::Closed);
 
-    let pool = lab
-        .on_pool("pool", 1, 0)
-        .circuit_breaker(touchy(2))
-        .build()
-        .unwrap();
+    let pool = lab.on_pool("pool", 1, 0).circuit_breaker(touchy(2)).build().unwrap();
     let gate = Gate::new();
     let inside = gate.clone();
     let held = pool.run(move || Ok::<_, ()>(inside.pass())).queue();
     gate.until_came(1);
     (0..2).for_each(|_| assert!(pool.run(|| Ok::<_, ()>(())).execute().is_err()));
     lab.clock.advance(SLEEP);
-    assert_eq!(
-        kind(&pool.run(|| Ok::<_, ()>(())).execute()),
-        Some(RejectionKind::PoolFull)
-    );
+    assert_eq!(kind(&pool.run(|| Ok::<_, ()>(())).execute()), Some(RejectionKind::PoolFull));
     assert_eq!(pool.circuit_state(), CircuitState::HalfOpen);
     gate.open();
     assert_eq!(held.wait(), Ok(()));
@@ -348,22 +273,11 @@ fn hc_128_ht_12_a_trial_refused_by_our_own_limits_is_given_back() {
 #[test]
 fn ht_13_a_trial_that_times_out_opens_from_that_moment() {
     let lab = Lab::new();
-    let command = lab
-        .command("late")
-        .timeout("50ms")
-        .circuit_breaker(touchy(1))
-        .build()
-        .unwrap();
+    let command = lab.command("late").timeout("50ms").circuit_breaker(touchy(1)).build().unwrap();
     bad(&command);
     lab.clock.advance(SLEEP);
     let clock = &lab.clock;
-    assert!(
-        command
-            .run(|| Ok::<_, ()>(clock.advance(ms(50))))
-            .fallback(|_| Ok(()))
-            .execute()
-            .is_ok()
-    );
+    assert!(command.run(|| Ok::<_, ()>(clock.advance(ms(50)))).fallback(|_| Ok(())).execute().is_ok());
     assert_eq!(command.circuit_state(), CircuitState::Open);
     lab.clock.advance(SLEEP - ms(1));
     assert!(is_open(&command));
@@ -376,12 +290,7 @@ fn hc_124_bc_063_kb_07_kb_08_late_results_from_before_the_trip_decide_nothing() 
     let lab = Lab::new();
     for late in [Ok(()), Err("late")] {
         let key = if late.is_ok() { "late_good" } else { "late_bad" };
-        let command = lab
-            .command(key)
-            .timeout(None)
-            .circuit_breaker(touchy(1))
-            .build()
-            .unwrap();
+        let command = lab.command(key).timeout(None).circuit_breaker(touchy(1)).build().unwrap();
         let gate = Gate::new();
         let old = aside({
             let (command, gate) = (command.clone(), gate.clone());
@@ -416,12 +325,7 @@ fn hc_124_bc_063_kb_07_kb_08_late_results_from_before_the_trip_decide_nothing() 
 #[test]
 fn bc_061_of_a_hundred_callers_one_is_the_trial() {
     let lab = Lab::new();
-    let command = lab
-        .command("stampede")
-        .semaphore(200)
-        .circuit_breaker(touchy(1))
-        .build()
-        .unwrap();
+    let command = lab.command("stampede").semaphore(200).circuit_breaker(touchy(1)).build().unwrap();
     bad(&command);
     lab.clock.advance(SLEEP);
     let barrier = Arc::new(Barrier::new(100));
@@ -460,11 +364,7 @@ fn hc_121_bc_068_hc_125_kb_06_closing_forgets_and_it_opens_again_on_new_failures
         assert_eq!(command.metrics().circuit.requests, 0);
         bad(&command);
         let circuit = command.metrics().circuit;
-        assert_eq!(
-            (circuit.state, circuit.requests),
-            (CircuitState::Closed, 1),
-            "one is below the volume"
-        );
+        assert_eq!((circuit.state, circuit.requests), (CircuitState::Closed, 1), "one is below the volume");
         bad(&command);
         assert!(is_open(&command));
         lab.clock.advance(SLEEP);
@@ -479,12 +379,7 @@ fn bc_064_looking_does_not_prolong_the_open_state() {
     for _ in 0..39 {
         lab.clock.advance(ms(5));
         assert!(is_open(&command));
-        let _ = (
-            command.metrics(),
-            command.settings(),
-            command.circuit_state(),
-            lab.registry.commands(),
-        );
+        let _ = (command.metrics(), command.settings(), command.circuit_state(), lab.registry.commands());
     }
     let left = command.metrics().circuit.retry_after;
     assert_eq!(left, Some(ms(5)));
@@ -522,37 +417,18 @@ fn hc_119_hc_120_hc_152_kb_57_a_short_circuited_call_says_how_long() {
     lab.clock.advance(ms(50));
     let refused = command.run(|| Ok::<u8, ()>(1)).execute().unwrap_err();
     let rejection = refused.rejection().unwrap();
-    assert_eq!(
-        (rejection.kind(), rejection.retry_after()),
-        (RejectionKind::ShortCircuited, Some(ms(150)))
-    );
-    assert_eq!(
-        (
-            rejection.http_status(),
-            rejection.grpc_code(),
-            rejection.timeout()
-        ),
-        (503, 14, None)
-    );
+    assert_eq!((rejection.kind(), rejection.retry_after()), (RejectionKind::ShortCircuited, Some(ms(150))));
+    assert_eq!((rejection.http_status(), rejection.grpc_code(), rejection.timeout()), (503, 14, None));
     assert!(rejection.to_string().contains("retry after 150ms"), "{rejection}");
-    assert_eq!(
-        command.run(|| Ok::<u8, ()>(1)).fallback(|_| Ok(2)).execute(),
-        Ok(2)
-    );
+    assert_eq!(command.run(|| Ok::<u8, ()>(1)).fallback(|_| Ok(2)).execute(), Ok(2));
     let asynchronous = command.call(|| async { Ok::<u8, ()>(1) }).fallback(|_| Ok(3));
     assert_eq!(block_on(asynchronous.into_future()), Ok(3));
-    assert_eq!(
-        counts(&command),
-        "failure=3 short_circuited=3 fallback_ok=5 fallback_missing=1"
-    );
+    assert_eq!(counts(&command), "failure=3 short_circuited=3 fallback_ok=5 fallback_missing=1");
     let event = lab.events.last_call();
     assert_eq!((event.start, event.body_time()), (None, None));
     assert_eq!(command.metrics().body.count(), 3);
     let view = command.metrics().circuit;
-    assert_eq!(
-        (view.state, view.cause),
-        (CircuitState::Open, Some(CircuitCause::ErrorThreshold))
-    );
+    assert_eq!((view.state, view.cause), (CircuitState::Open, Some(CircuitCause::ErrorThreshold)));
 }
 
 #[test]
@@ -570,11 +446,7 @@ fn hc_118_hc_122_forced_states() {
     command.force_open();
     assert!(is_open(&command), "open wins");
     command.clear_forced();
-    assert_eq!(
-        command.circuit_state(),
-        CircuitState::Open,
-        "it had tripped underneath"
-    );
+    assert_eq!(command.circuit_state(), CircuitState::Open, "it had tripped underneath");
     command.reset_circuit();
     assert!(good(&command));
     assert_eq!(command.metrics().circuit.cause, Some(CircuitCause::Manual));
@@ -585,9 +457,7 @@ fn hc_130_kb_60_half_open_can_be_seen() {
     let lab = Lab::new();
     let command = opened(&lab, "visible");
     lab.clock.advance(SLEEP);
-    let seen = command
-        .run(|| Ok::<_, ()>(command.metrics().circuit.state))
-        .execute();
+    let seen = command.run(|| Ok::<_, ()>(command.metrics().circuit.state)).execute();
     assert_eq!(seen, Ok(CircuitState::HalfOpen));
 }
 
@@ -600,10 +470,7 @@ fn ht_22_an_open_circuit_comes_before_a_full_pool() {
     let held = pool.run(move || Ok::<_, ()>(inside.pass())).queue();
     gate.until_came(1);
     pool.force_open();
-    assert_eq!(
-        kind(&pool.run(|| Ok::<_, ()>(())).execute()),
-        Some(RejectionKind::ShortCircuited)
-    );
+    assert_eq!(kind(&pool.run(|| Ok::<_, ()>(())).execute()), Some(RejectionKind::ShortCircuited));
     gate.open();
     assert_eq!(held.wait(), Ok(()));
 }
@@ -619,13 +486,10 @@ fn bc_070_no_call_made_after_the_listener_returned_runs() {
     for _ in 0..50 {
         let told = Arc::new(AtomicBool::new(false));
         let registry = Registry::builder().sink(Listener(told.clone())).build();
-        let settings = CircuitBreaker::new()
-            .request_volume_threshold(20)
-            .sleep_window(Duration::from_secs(3600));
-        let command = Command::builder("visible")
-            .registry(&registry)
-            .semaphore(None)
-            .circuit_breaker(settings);
+        let settings =
+            CircuitBreaker::new().request_volume_threshold(20).sleep_window(Duration::from_secs(3600));
+        let command =
+            Command::builder("visible").registry(&registry).semaphore(None).circuit_breaker(settings);
         let command = command.build().unwrap();
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -639,10 +503,7 @@ fn bc_070_no_call_made_after_the_listener_returned_runs() {
                                 Err::<(), _>(())
                             })
                             .execute();
-                        assert!(
-                            !(before && ran),
-                            "a body ran after the circuit was known to be open"
-                        );
+                        assert!(!(before && ran), "a body ran after the circuit was known to be open");
                     }
                 });
             }
@@ -654,11 +515,7 @@ fn bc_070_no_call_made_after_the_listener_returned_runs() {
 #[test]
 fn one_circuit_can_serve_several_commands() {
     let lab = Lab::new();
-    let shared = || {
-        CircuitBreaker::shared("billing-host")
-            .request_volume_threshold(4)
-            .sleep_window(SLEEP)
-    };
+    let shared = || CircuitBreaker::shared("billing-host").request_volume_threshold(4).sleep_window(SLEEP);
     let [bills, quotes] =
         ["bills", "quotes"].map(|key| lab.command(key).circuit_breaker(shared()).build().unwrap());
     fails(&bills, 2);
@@ -672,9 +529,7 @@ fn one_circuit_can_serve_several_commands() {
     assert!(lab.registry.audit().is_empty());
     let other = CircuitBreaker::shared("billing-host").request_volume_threshold(7);
     lab.command("refunds").circuit_breaker(other).build().unwrap();
-    let [finding] = &lab.registry.audit()[..] else {
-        panic!("a finding")
-    };
+    let [finding] = &lab.registry.audit()[..] else { panic!("a finding") };
     assert_eq!(&*finding.about, "circuit billing-host");
     assert_eq!(bills.metrics().rolling.failure, 2, "counts of its own");
 }
@@ -685,9 +540,7 @@ fn u45_rules_change_while_it_runs_and_keep_what_was_counted() {
     let command = lab.command("rules").circuit_breaker(touchy(100)).build().unwrap();
     fails(&command, 4);
     let rules = CommandConfig::new().circuit_breaker(CircuitBreaker::new().request_volume_threshold(5));
-    lab.registry
-        .apply(Select::command("lab", "rules"), rules)
-        .unwrap();
+    lab.registry.apply(Select::command("lab", "rules"), rules).unwrap();
     assert_eq!(command.circuit_state(), CircuitState::Closed);
     bad(&command);
     assert!(is_open(&command), "the fifth of the old and new ones");
@@ -700,11 +553,7 @@ fn bc_117_thresholds_that_cannot_be_are_refused_by_name() {
     let lab = Lab::new();
     for percent in [-1.0, 0.0, 100.5, f64::NAN, f64::INFINITY] {
         let settings = CircuitBreaker::new().error_threshold_percentage(percent);
-        let error = lab
-            .command("percent")
-            .circuit_breaker(settings)
-            .build()
-            .unwrap_err();
+        let error = lab.command("percent").circuit_breaker(settings).build().unwrap_err();
         assert_eq!(error.field(), "error_threshold_percentage", "{error}");
     }
     let all = touchy(2).error_threshold_percentage(100);

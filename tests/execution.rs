@@ -95,29 +95,11 @@ fn hc_006_hc_007_hc_010_fb_04_fallbacks_answer_or_fail_with_their_own_error() {
         Err("E2".to_owned())
     });
     assert_eq!(failed.execute(), Err(CommandError::Inner("E2".to_owned())));
-    assert_eq!(
-        command.run(failing).execute(),
-        Err(CommandError::Inner("E1".to_owned()))
-    );
-    assert_eq!(
-        counts(&command),
-        "failure=3 fallback_ok=1 fallback_failure=1 fallback_missing=1"
-    );
-    let fallbacks: Vec<_> = lab
-        .events
-        .calls()
-        .iter()
-        .map(|call| (call.outcome, call.fallback))
-        .collect();
-    let expected = [
-        FallbackOutcome::Success,
-        FallbackOutcome::Failure,
-        FallbackOutcome::Missing,
-    ];
-    assert_eq!(
-        fallbacks,
-        expected.map(|fallback| (Outcome::Failure, Some(fallback)))
-    );
+    assert_eq!(command.run(failing).execute(), Err(CommandError::Inner("E1".to_owned())));
+    assert_eq!(counts(&command), "failure=3 fallback_ok=1 fallback_failure=1 fallback_missing=1");
+    let fallbacks: Vec<_> = lab.events.calls().iter().map(|call| (call.outcome, call.fallback)).collect();
+    let expected = [FallbackOutcome::Success, FallbackOutcome::Failure, FallbackOutcome::Missing];
+    assert_eq!(fallbacks, expected.map(|fallback| (Outcome::Failure, Some(fallback))));
     assert_at_rest(&command);
 }
 
@@ -131,35 +113,18 @@ fn hc_008_hc_009_queued_and_async_calls_answer_alike() {
     assert_eq!(pool.run(|| Ok::<_, String>(1)).queue().wait(), Ok(1));
     assert_eq!(pool.run(failing).queue().wait(), inner("E1"));
     assert_eq!(pool.run(failing).fallback(|_| Ok(2)).queue().wait(), Ok(2));
-    assert_eq!(
-        pool.run(failing)
-            .fallback(|_| Err("E2".to_owned()))
-            .queue()
-            .wait(),
-        inner("E2")
-    );
+    assert_eq!(pool.run(failing).fallback(|_| Err("E2".to_owned())).queue().wait(), inner("E2"));
     block_on(async {
         let failing = || async { Err::<u32, _>("E1".to_owned()) };
         assert_eq!(here.call(|| async { Ok::<_, String>(1) }).await, Ok(1));
         assert_eq!(here.call(failing).await, inner("E1"));
         assert_eq!(here.call(failing).fallback(|_| Ok(2)).await, Ok(2));
         assert_eq!(here.call(failing).fallback(|_| async { Ok(3) }).await, Ok(3));
-        assert_eq!(
-            here.call(failing)
-                .fallback(|_| async { Err("E2".to_owned()) })
-                .await,
-            inner("E2")
-        );
+        assert_eq!(here.call(failing).fallback(|_| async { Err("E2".to_owned()) }).await, inner("E2"));
         assert_eq!(pool.call(|| async { Ok::<_, String>(4) }).await, Ok(4));
-        assert_eq!(
-            pool.run(|| Err::<u32, _>(())).fallback(|_| async { Ok(5) }).await,
-            Ok(5)
-        );
+        assert_eq!(pool.run(|| Err::<u32, _>(())).fallback(|_| async { Ok(5) }).await, Ok(5));
     });
-    assert_eq!(
-        counts(&here),
-        "ok=1 failure=4 fallback_ok=2 fallback_failure=1 fallback_missing=1"
-    );
+    assert_eq!(counts(&here), "ok=1 failure=4 fallback_ok=2 fallback_failure=1 fallback_missing=1");
 }
 
 #[test]
@@ -168,17 +133,8 @@ fn hc_011_hc_012_an_error_comes_back_as_it_is() {
     struct NotClone(u8);
     let lab = Lab::new();
     let command = lab.command("unwrapped").build().unwrap();
-    assert_eq!(
-        command.run(|| Err::<(), _>(NotClone(9))).execute(),
-        Err(CommandError::Inner(NotClone(9)))
-    );
-    assert_eq!(
-        command
-            .run(|| Err::<u8, _>(NotClone(9)))
-            .fallback_value(1)
-            .execute(),
-        Ok(1)
-    );
+    assert_eq!(command.run(|| Err::<(), _>(NotClone(9))).execute(), Err(CommandError::Inner(NotClone(9))));
+    assert_eq!(command.run(|| Err::<u8, _>(NotClone(9))).fallback_value(1).execute(), Ok(1));
 }
 
 #[test]
@@ -193,16 +149,8 @@ fn hc_014_one_circuit_for_each_key() {
 #[test]
 fn hc_015_hc_016_no_circuit_and_no_context_are_fine() {
     let lab = Lab::new();
-    let here = lab
-        .command("bare")
-        .circuit_breaker(None::<CircuitBreaker>)
-        .build()
-        .unwrap();
-    let pool = lab
-        .on_pool("bare_pool", 1, 0)
-        .circuit_breaker(None::<CircuitBreaker>)
-        .build()
-        .unwrap();
+    let here = lab.command("bare").circuit_breaker(None::<CircuitBreaker>).build().unwrap();
+    let pool = lab.on_pool("bare_pool", 1, 0).circuit_breaker(None::<CircuitBreaker>).build().unwrap();
     for _ in 0..50 {
         let _ = here.run(|| Err::<(), _>("always")).execute();
     }
@@ -219,20 +167,13 @@ fn hc_017_a_fallback_may_be_another_command() {
         answer.map_err(|error| error.to_string())
     });
     assert_eq!(answer.execute(), Ok(2));
-    assert_eq!(
-        (counts(&outer).as_str(), counts(&inner).as_str()),
-        ("failure=1 fallback_ok=1", "ok=1")
-    );
+    assert_eq!((counts(&outer).as_str(), counts(&inner).as_str()), ("failure=1 fallback_ok=1", "ok=1"));
 }
 
 #[test]
 fn hc_018_the_timeout_does_not_apply_to_the_fallback() {
     let lab = Lab::new();
-    let command = lab
-        .on_pool("slow_fallback", 1, 0)
-        .timeout("100ms")
-        .build()
-        .unwrap();
+    let command = lab.on_pool("slow_fallback", 1, 0).timeout("100ms").build().unwrap();
     let clock = lab.clock.clone();
     let call = command.run(|| Err::<u32, _>(())).fallback(|_| {
         clock.advance(ms(1500));
@@ -247,9 +188,7 @@ fn hc_018_the_timeout_does_not_apply_to_the_fallback() {
 fn hc_019_hc_020_fb_10_a_fallback_that_is_switched_off_is_skipped() {
     let lab = Lab::new();
     let command = lab.command("off").fallback_enabled(false).build().unwrap();
-    let call = command
-        .run(|| Err::<u32, _>("E1"))
-        .fallback(|_| unreachable!("switched off"));
+    let call = command.run(|| Err::<u32, _>("E1")).fallback(|_| unreachable!("switched off"));
     assert_eq!(call.execute(), Err(CommandError::Inner("E1")));
     assert_eq!(counts(&command), "failure=1 fallback_skipped=1");
 }
@@ -259,13 +198,8 @@ fn hc_021_a_panic_is_contained_and_its_message_told() {
     let lab = Lab::new();
     let command = lab.command("panics").build().unwrap();
     let result = command.run(|| -> Result<(), ()> { panic!("boom") }).execute();
-    let Err(CommandError::Rejected(rejection)) = result else {
-        panic!("{result:?}")
-    };
-    assert_eq!(
-        (rejection.kind(), rejection.message()),
-        (RejectionKind::Panicked, Some("boom"))
-    );
+    let Err(CommandError::Rejected(rejection)) = result else { panic!("{result:?}") };
+    assert_eq!((rejection.kind(), rejection.message()), (RejectionKind::Panicked, Some("boom")));
     assert_eq!(rejection.fallback(), Some(FallbackOutcome::Missing));
     assert_eq!(counts(&command), "failure=1 fallback_missing=1");
 }
@@ -286,9 +220,7 @@ fn hc_024_a_future_that_is_never_polled_is_no_call() {
 fn hc_027_a_fallback_that_says_it_cannot_has_failed() {
     let lab = Lab::new();
     let command = lab.command("unsupported").build().unwrap();
-    let call = command
-        .run(|| Err::<(), _>("no"))
-        .fallback(|_| Err("unsupported"));
+    let call = command.run(|| Err::<(), _>("no")).fallback(|_| Err("unsupported"));
     assert_eq!(call.execute(), Err(CommandError::Inner("unsupported")));
     assert_eq!(counts(&command), "failure=1 fallback_failure=1");
 }
@@ -299,10 +231,7 @@ fn hc_027_a_fallback_that_says_it_cannot_has_failed() {
 fn hc_030_hc_082_a_pool_body_runs_on_a_named_worker() {
     let lab = Lab::new();
     let command = lab.on_pool("naming", 1, 0).build().unwrap();
-    let name = command
-        .run(|| Ok::<_, ()>(thread::current().name().unwrap().to_owned()))
-        .execute()
-        .unwrap();
+    let name = command.run(|| Ok::<_, ()>(thread::current().name().unwrap().to_owned())).execute().unwrap();
     assert_eq!(name, "hystrix-naming-1");
     let name = command.call(|| async { Ok::<_, ()>(thread::current().name().unwrap().to_owned()) });
     assert_eq!(block_on(name.into_future()).unwrap(), "hystrix-naming-1");
@@ -339,14 +268,7 @@ fn hc_032_hc_034_a_body_knows_its_command_and_nobody_else_does() {
         (Some("here"), Some("pool"), Some("here"))
     );
     assert_eq!(name(), None);
-    assert_eq!(
-        pool.run(move || Ok::<_, ()>(name()))
-            .queue()
-            .wait()
-            .unwrap()
-            .as_deref(),
-        Some("pool")
-    );
+    assert_eq!(pool.run(move || Ok::<_, ()>(name())).queue().wait().unwrap().as_deref(), Some("pool"));
     let seen = block_on(here.call(|| async move { Ok::<_, ()>(name()) }).into_future());
     assert_eq!((seen.unwrap().as_deref(), name()), (Some("here"), None));
 }
@@ -365,20 +287,11 @@ fn hc_035_async_commands_under_way_leave_the_thread_without_a_command() {
 #[test]
 fn hc_036_a_fallback_runs_on_the_waiting_caller() {
     let lab = Lab::new();
-    let pool = lab
-        .on_pool("fallback_thread", 1, 0)
-        .timeout("50ms")
-        .build()
-        .unwrap();
+    let pool = lab.on_pool("fallback_thread", 1, 0).timeout("50ms").build().unwrap();
     let me = thread::current().id();
-    let failed = pool
-        .run(|| Err(()))
-        .fallback(|_| Ok(thread::current().id()))
-        .execute();
-    let panicked = pool
-        .run(|| panic!("boom"))
-        .fallback(|_: CommandError<()>| Ok(thread::current().id()))
-        .execute();
+    let failed = pool.run(|| Err(())).fallback(|_| Ok(thread::current().id())).execute();
+    let panicked =
+        pool.run(|| panic!("boom")).fallback(|_: CommandError<()>| Ok(thread::current().id())).execute();
     let gate = Gate::new();
     let inside = gate.clone();
     let (command, clock) = (pool.clone(), lab.clock.clone());
@@ -388,17 +301,10 @@ fn hc_036_a_fallback_runs_on_the_waiting_caller() {
             inside.pass();
             Err(())
         };
-        command
-            .run(body)
-            .fallback(|_| Ok(thread::current().id()))
-            .execute()
-            == Ok(me)
+        command.run(body).fallback(|_| Ok(thread::current().id())).execute() == Ok(me)
     });
     gate.until_came(1);
-    let rejected = pool
-        .run(|| Err(()))
-        .fallback(|_| Ok(thread::current().id()))
-        .execute();
+    let rejected = pool.run(|| Err(())).fallback(|_| Ok(thread::current().id())).execute();
     clock.advance(ms(50));
     assert!(joined(timed_out));
     assert_eq!((failed, panicked, rejected), (Ok(me), Ok(me), Ok(me)));
@@ -412,32 +318,12 @@ fn hc_036_a_fallback_runs_on_the_waiting_caller() {
 fn hc_171_ht_17_fb_09_an_ignored_error_is_returned_without_a_fallback_and_judges_nobody() {
     let lab = Lab::new();
     let here = lab.command("picky").circuit_breaker(touchy(1)).build().unwrap();
-    let pool = lab
-        .on_pool("picky_pool", 1, 0)
-        .circuit_breaker(touchy(1))
-        .build()
-        .unwrap();
+    let pool = lab.on_pool("picky_pool", 1, 0).circuit_breaker(touchy(1)).build().unwrap();
     let bad = || Err::<u8, _>("bad request");
     let inner = Err(CommandError::Inner("bad request"));
-    assert_eq!(
-        here.run(bad)
-            .ignore(|e| e.starts_with("bad"))
-            .fallback(|_| Ok(0))
-            .execute(),
-        inner
-    );
-    assert_eq!(
-        pool.run(bad)
-            .ignore(|e| e.starts_with("bad"))
-            .fallback(|_| Ok(0))
-            .execute(),
-        inner
-    );
-    let queued = pool
-        .run(bad)
-        .ignore(|e| e.starts_with("bad"))
-        .fallback(|_| Ok(0))
-        .queue();
+    assert_eq!(here.run(bad).ignore(|e| e.starts_with("bad")).fallback(|_| Ok(0)).execute(), inner);
+    assert_eq!(pool.run(bad).ignore(|e| e.starts_with("bad")).fallback(|_| Ok(0)).execute(), inner);
+    let queued = pool.run(bad).ignore(|e| e.starts_with("bad")).fallback(|_| Ok(0)).queue();
     assert_eq!(queued.wait(), inner);
     assert_eq!(counts(&here), "bad_request=1");
     assert_eq!(counts(&pool), "bad_request=2");
@@ -456,23 +342,10 @@ fn hc_174_a_rule_may_turn_a_failure_into_an_ignored_result() {
         Ok(_) => Class::SUCCESS,
         Err(_) => Class::FAILURE,
     };
-    assert_eq!(
-        command.run(|| Err("mine")).classify(classify).execute(),
-        Err(CommandError::Inner("mine"))
-    );
-    assert_eq!(
-        command.run(|| Err("fine")).classify(classify).execute(),
-        Err(CommandError::Inner("fine"))
-    );
+    assert_eq!(command.run(|| Err("mine")).classify(classify).execute(), Err(CommandError::Inner("mine")));
+    assert_eq!(command.run(|| Err("fine")).classify(classify).execute(), Err(CommandError::Inner("fine")));
     assert_eq!(counts(&command), "ok=1 bad_request=1");
-    assert_eq!(
-        command
-            .run(|| Ok(0))
-            .classify(classify)
-            .fallback(|_| Ok(9))
-            .execute(),
-        Ok(9)
-    );
+    assert_eq!(command.run(|| Ok(0)).classify(classify).fallback(|_| Ok(9)).execute(), Ok(9));
     assert_eq!(counts(&command), "ok=1 failure=1 bad_request=1 fallback_ok=1");
 }
 
@@ -481,41 +354,22 @@ fn a_value_judged_as_a_failure_counts_as_one_and_is_the_answer_without_a_fallbac
     let lab = Lab::new();
     let command = lab.command("values").build().unwrap();
     let status = || Ok::<u16, ()>(503);
-    assert_eq!(
-        command.run(status).failure(|status| *status >= 500).execute(),
-        Ok(503)
-    );
-    let answer = command
-        .run(status)
-        .failure(|status| *status >= 500)
-        .fallback(|error| {
-            assert_eq!(
-                error.rejection().map(|rejection| rejection.kind()),
-                Some(RejectionKind::FailedValue)
-            );
-            Ok(200)
-        });
+    assert_eq!(command.run(status).failure(|status| *status >= 500).execute(), Ok(503));
+    let answer = command.run(status).failure(|status| *status >= 500).fallback(|error| {
+        assert_eq!(error.rejection().map(|rejection| rejection.kind()), Some(RejectionKind::FailedValue));
+        Ok(200)
+    });
     assert_eq!(answer.execute(), Ok(200));
-    let skipped = command
-        .run(status)
-        .failure(|_| true)
-        .fallback(|_| Ok(200))
-        .fallback_if(|_| false);
+    let skipped = command.run(status).failure(|_| true).fallback(|_| Ok(200)).fallback_if(|_| false);
     assert_eq!(skipped.execute(), Ok(503));
-    assert_eq!(
-        counts(&command),
-        "failure=3 fallback_ok=1 fallback_missing=1 fallback_skipped=1"
-    );
+    assert_eq!(counts(&command), "failure=3 fallback_ok=1 fallback_missing=1 fallback_skipped=1");
 }
 
 #[test]
 fn ignore_wins_over_every_other_rule() {
     let lab = Lab::new();
     let command = lab.command("order").build().unwrap();
-    let call = command
-        .run(|| Err::<(), _>("x"))
-        .classify(|_| Class::FAILURE)
-        .ignore(|_| true);
+    let call = command.run(|| Err::<(), _>("x")).classify(|_| Class::FAILURE).ignore(|_| true);
     assert!(call.execute().is_err());
     assert_eq!(counts(&command), "bad_request=1");
 }
@@ -533,19 +387,8 @@ fn fb_01_fb_02_fb_03_a_fallback_can_be_for_some_errors_only() {
         call.fallback_if(wanted).execute().is_ok()
     };
     // EH-A: include E0 and E2, exclude E1; exclusion wins.
-    let kinds = [
-        Kind::Generic,
-        Kind::E0,
-        Kind::E0S,
-        Kind::E1,
-        Kind::E1S,
-        Kind::E2,
-        Kind::E2S,
-    ];
-    assert_eq!(
-        kinds.map(applies),
-        [false, true, true, false, false, false, false]
-    );
+    let kinds = [Kind::Generic, Kind::E0, Kind::E0S, Kind::E1, Kind::E1S, Kind::E2, Kind::E2S];
+    assert_eq!(kinds.map(applies), [false, true, true, false, false, false, false]);
 }
 
 #[test]
@@ -576,14 +419,7 @@ fn fb_11_no_fallback_is_missing_and_not_failed() {
     let command = lab.command("missing").build().unwrap();
     let _ = command.run(|| Err::<(), _>("E")).execute();
     let counts = command.metrics().cumulative;
-    assert_eq!(
-        (
-            counts.fallback_missing,
-            counts.fallback_failure,
-            counts.exceptions_thrown()
-        ),
-        (1, 0, 1)
-    );
+    assert_eq!((counts.fallback_missing, counts.fallback_failure, counts.exceptions_thrown()), (1, 0, 1));
 }
 
 #[test]
@@ -592,20 +428,10 @@ fn kb_24_kb_56_the_original_refusal_says_what_became_of_its_fallback() {
     let command = lab.command("fate").build().unwrap();
     command.force_open();
     let fate = |result: Result<(), CommandError<&str>>| {
-        result
-            .unwrap_err()
-            .rejection()
-            .and_then(|rejection| rejection.fallback())
+        result.unwrap_err().rejection().and_then(|rejection| rejection.fallback())
     };
-    assert_eq!(
-        fate(command.run(|| Ok(())).execute()),
-        Some(FallbackOutcome::Missing)
-    );
-    let skipped = command
-        .run(|| Ok(()))
-        .fallback(|_| Ok(()))
-        .fallback_if(|_| false)
-        .execute();
+    assert_eq!(fate(command.run(|| Ok(())).execute()), Some(FallbackOutcome::Missing));
+    let skipped = command.run(|| Ok(())).fallback(|_| Ok(())).fallback_if(|_| false).execute();
     assert_eq!(fate(skipped), Some(FallbackOutcome::Skipped));
     let panicked = command.run(|| Ok(())).fallback(|_| panic!("boom")).execute();
     assert_eq!(fate(panicked), Some(FallbackOutcome::Failure));

@@ -66,19 +66,11 @@ fn hc_040_hc_041_hc_042_hc_047_a_pool_caller_is_answered_at_the_timeout() {
     assert!(calls.iter().all(|call| !call.is_finished()));
     lab.clock.advance(ms(1));
     let [missing, good, bad] = calls.map(joined);
-    let Err(CommandError::Rejected(rejection)) = missing else {
-        panic!("{missing:?}")
-    };
-    assert_eq!(
-        (rejection.kind(), rejection.timeout()),
-        (RejectionKind::TimedOut, Some(ms(50)))
-    );
+    let Err(CommandError::Rejected(rejection)) = missing else { panic!("{missing:?}") };
+    assert_eq!((rejection.kind(), rejection.timeout()), (RejectionKind::TimedOut, Some(ms(50))));
     assert_eq!((good, bad), (Ok(2), Err(CommandError::Inner("E2".into()))));
     assert_eq!(hystrix_core::Clock::now(&lab.clock).since(begin), ms(50));
-    assert_eq!(
-        counts(&command),
-        "timeout=3 fallback_ok=1 fallback_failure=1 fallback_missing=1"
-    );
+    assert_eq!(counts(&command), "timeout=3 fallback_ok=1 fallback_failure=1 fallback_missing=1");
     assert_eq!(ended.load(SeqCst), 0);
     gate.open();
     assert_at_rest(&command);
@@ -123,13 +115,8 @@ fn hc_044_hc_059_ht_16_kb_03_a_late_result_changes_nothing_but_is_told() {
     until("told", || !lab.events.abandoned().is_empty());
     assert_eq!((ended.load(SeqCst), lab.events.calls().len()), (1, 1));
     assert_eq!(counts(&command), "timeout=1 fallback_ok=1");
-    let [told] = &lab.events.abandoned()[..] else {
-        panic!("one end is told")
-    };
-    assert_eq!(
-        (told.outcome, told.ran, told.panicked),
-        (Outcome::Timeout, ms(200), false)
-    );
+    let [told] = &lab.events.abandoned()[..] else { panic!("one end is told") };
+    assert_eq!((told.outcome, told.ran, told.panicked), (Outcome::Timeout, ms(200), false));
     assert!(lab.events.last_call().abandoned);
     assert!(lab.events.circuits().is_empty());
 }
@@ -156,11 +143,7 @@ fn a_detached_call_runs_on_and_is_still_timed() {
     let lab = Lab::new();
     let command = lab.on_pool("detached", 1, 1).timeout("50ms").build().unwrap();
     let (gate, ended) = (Gate::new(), zero());
-    command
-        .run(waits(&gate, &ended))
-        .fallback(|_| Ok(9))
-        .queue()
-        .detach();
+    command.run(waits(&gate, &ended)).fallback(|_| Ok(9)).queue().detach();
     command.run(waits(&gate, &ended)).queue().detach();
     gate.until_came(1);
     lab.clock.advance(ms(50));
@@ -213,17 +196,10 @@ fn ht_02_ht_03_ht_05_kb_05_a_body_that_does_not_ask_keeps_its_worker() {
     assert_eq!(joined(call), Ok(5));
     assert_eq!(command.pool().active, 1);
     let second = command.run(|| Ok::<_, String>(1)).execute();
-    assert_eq!(
-        kind(&second),
-        Some(RejectionKind::PoolFull),
-        "the pool is full, nothing timed out"
-    );
+    assert_eq!(kind(&second), Some(RejectionKind::PoolFull), "the pool is full, nothing timed out");
     gate.open();
     assert_at_rest(&command);
-    assert_eq!(
-        (ended.load(SeqCst), command.run(|| Ok::<_, String>(1)).execute()),
-        (1, Ok(1))
-    );
+    assert_eq!((ended.load(SeqCst), command.run(|| Ok::<_, String>(1)).execute()), (1, Ok(1)));
 }
 
 #[test]
@@ -258,12 +234,7 @@ fn ht_04_hc_055_bc_042_a_call_that_times_out_in_the_queue_never_runs() {
 #[test]
 fn hc_053_thirty_callers_time_out_together_each_exactly_once() {
     let lab = Lab::new();
-    let command = lab
-        .on_pool("many", 30, 30)
-        .timeout("3ms")
-        .circuit_breaker(None)
-        .build()
-        .unwrap();
+    let command = lab.on_pool("many", 30, 30).timeout("3ms").circuit_breaker(None).build().unwrap();
     for _ in 0..10 {
         let (gate, ended) = (Gate::new(), zero());
         let calls: Vec<_> = (0..30)
@@ -316,10 +287,7 @@ fn to_07_a_slot_stays_taken_until_its_uninterruptible_body_ends() {
     gate.until_came(1);
     let b = command.run(waits(&gate, &ended)).queue();
     lab.clock.advance(ms(500));
-    assert_eq!(
-        [kind(&a.wait()), kind(&b.wait())],
-        [Some(RejectionKind::TimedOut); 2]
-    );
+    assert_eq!([kind(&a.wait()), kind(&b.wait())], [Some(RejectionKind::TimedOut); 2]);
     let c = command.run(waits(&gate, &ended)).queue();
     let d = command.run(waits(&gate, &ended)).queue();
     assert_eq!(kind(&d.wait()), Some(RejectionKind::PoolFull));
@@ -338,23 +306,11 @@ fn bc_039_abandoned_work_is_accounted_for() {
     let calls = [(); 2].map(|()| command.run(waits(&gate, &ended)).queue());
     gate.until_came(2);
     lab.clock.advance(ms(50));
-    assert!(
-        calls
-            .map(|call| call.wait())
-            .iter()
-            .all(|result| kind(result) == Some(RejectionKind::TimedOut))
-    );
+    assert!(calls.map(|call| call.wait()).iter().all(|result| kind(result) == Some(RejectionKind::TimedOut)));
     let report = command.pool();
     assert_eq!((report.active, report.abandoned, report.in_use), (2, 2, 2));
-    assert!(
-        report
-            .oldest()
-            .is_some_and(|task| task.abandoned && task.age == ms(50))
-    );
-    assert_eq!(
-        kind(&command.run(|| Ok::<_, ()>(3)).execute()),
-        Some(RejectionKind::PoolFull)
-    );
+    assert!(report.oldest().is_some_and(|task| task.abandoned && task.age == ms(50)));
+    assert_eq!(kind(&command.run(|| Ok::<_, ()>(3)).execute()), Some(RejectionKind::PoolFull));
     gate.open();
     assert_at_rest(&command);
     until("free", || command.pool().active == 0);
@@ -410,10 +366,7 @@ fn hc_048_ht_06_bc_036_to_16_the_end_decides_in_place() {
     );
     assert_eq!(command.run(takes(500)).fallback(|_| Ok(9)).execute(), Ok(9));
     assert_eq!(command.run(takes(500)).fallback_value(8).execute(), Ok(8));
-    assert_eq!(
-        counts(&command),
-        "ok=1 timeout=3 fallback_ok=2 fallback_missing=1"
-    );
+    assert_eq!(counts(&command), "ok=1 timeout=3 fallback_ok=2 fallback_missing=1");
     let event = lab.events.last_call();
     assert_eq!((event.body_time(), event.total_time()), (Some(ms(100)), ms(500)));
     assert_at_rest(&command);
@@ -422,20 +375,12 @@ fn hc_048_ht_06_bc_036_to_16_the_end_decides_in_place() {
 #[test]
 fn ht_06_with_a_fallback_the_timeout_is_counted_at_the_deadline() {
     let lab = Lab::new();
-    let command = lab
-        .command("inside")
-        .timeout("100ms")
-        .circuit_breaker(touchy(1))
-        .build()
-        .unwrap();
+    let command = lab.command("inside").timeout("100ms").circuit_breaker(touchy(1)).build().unwrap();
     let clock = &lab.clock;
     let call = command.run(|| {
         clock.advance(ms(100));
         let seen = command.metrics();
-        assert_eq!(
-            (seen.cumulative.timeout, seen.in_flight, seen.abandoned),
-            (1, 0, 1)
-        );
+        assert_eq!((seen.cumulative.timeout, seen.in_flight, seen.abandoned), (1, 0, 1));
         assert_eq!(seen.permits_in_use, 1);
         assert_eq!(lab.registry.armed(), 0);
         assert!(cancellation().is_cancelled());
@@ -443,12 +388,7 @@ fn ht_06_with_a_fallback_the_timeout_is_counted_at_the_deadline() {
     });
     assert_eq!(call.fallback(|_| Ok(2)).execute(), Ok(2));
     until("told", || lab.events.circuits().len() == 1);
-    assert!(
-        command
-            .run(|| Ok::<_, ()>(1))
-            .execute()
-            .is_err_and(|error| error.is_short_circuited())
-    );
+    assert!(command.run(|| Ok::<_, ()>(1)).execute().is_err_and(|error| error.is_short_circuited()));
     assert_at_rest(&command);
 }
 
@@ -472,9 +412,7 @@ fn an_owning_fallback_runs_at_the_deadline_while_its_caller_is_in_the_body() {
     assert_eq!(answer.execute(), Ok("hystrix-fallback-1".to_owned()));
     assert_eq!(counts(&command), "timeout=1 fallback_ok=1");
     // In time, it runs where its caller waits.
-    let answer = command
-        .run(|| Err::<String, _>(()))
-        .fallback_owned(|_| Ok("here".to_owned()));
+    let answer = command.run(|| Err::<String, _>(())).fallback_owned(|_| Ok("here".to_owned()));
     assert_eq!(answer.execute(), Ok("here".to_owned()));
     assert_at_rest(&command);
 }
@@ -487,15 +425,9 @@ fn an_owning_fallback_may_have_a_condition() {
         lab.clock.advance(ms(100));
         Ok::<_, ()>(1)
     };
-    let refused = command
-        .run(late)
-        .fallback_owned(|_| Ok(2))
-        .fallback_if(|error| !error.is_timeout());
+    let refused = command.run(late).fallback_owned(|_| Ok(2)).fallback_if(|error| !error.is_timeout());
     assert_eq!(kind(&refused.execute()), Some(RejectionKind::TimedOut));
-    let wanted = command
-        .run(late)
-        .fallback_owned(|_| Ok(2))
-        .fallback_if(|error| error.is_timeout());
+    let wanted = command.run(late).fallback_owned(|_| Ok(2)).fallback_if(|error| error.is_timeout());
     assert_eq!(wanted.execute(), Ok(2));
     assert_eq!(counts(&command), "timeout=2 fallback_ok=1 fallback_skipped=1");
 }
@@ -570,10 +502,7 @@ fn a_written_timeout_without_a_fallback_arms_nothing() {
     let command = lab.command("unarmed").timeout("1s").build().unwrap();
     let armed = command.run(|| Ok::<_, ()>(lab.registry.armed())).execute();
     assert_eq!(armed, Ok(0));
-    let armed = command
-        .run(|| Ok::<_, ()>(lab.registry.armed()))
-        .fallback(|_| Ok(9))
-        .execute();
+    let armed = command.run(|| Ok::<_, ()>(lab.registry.armed())).fallback(|_| Ok(9)).execute();
     assert_eq!(armed, Ok(1));
     assert_eq!(lab.registry.armed(), 0);
 }
@@ -584,12 +513,7 @@ fn a_written_timeout_without_a_fallback_arms_nothing() {
 fn an_async_body_is_dropped_at_its_timeout_and_its_permit_is_free() {
     let lab = Lab::new();
     let command = lab.command("task").semaphore(1).timeout("100ms").build().unwrap();
-    let mut call = pin!(
-        command
-            .call(pending::<Result<u32, ()>>)
-            .fallback(|_| Ok(4))
-            .into_future()
-    );
+    let mut call = pin!(command.call(pending::<Result<u32, ()>>).fallback(|_| Ok(4)).into_future());
     let mut cx = Context::from_waker(Waker::noop());
     assert!(call.as_mut().poll(&mut cx).is_pending());
     assert_eq!((lab.clock.armed(), command.metrics().permits_in_use), (1, 1));
@@ -605,14 +529,7 @@ fn an_async_body_is_dropped_at_its_timeout_and_its_permit_is_free() {
 fn the_default_timeout_of_a_task_is_a_second_and_arms_at_the_first_wait() {
     let lab = Lab::new();
     let command = lab.command("default").build().unwrap();
-    assert_eq!(
-        block_on(
-            command
-                .call(|| async { Ok::<_, ()>(lab.registry.armed()) })
-                .into_future()
-        ),
-        Ok(0)
-    );
+    assert_eq!(block_on(command.call(|| async { Ok::<_, ()>(lab.registry.armed()) }).into_future()), Ok(0));
     let mut call = pin!(command.call(pending::<Result<(), ()>>).into_future());
     let mut cx = Context::from_waker(Waker::noop());
     assert!(call.as_mut().poll(&mut cx).is_pending());
@@ -631,10 +548,7 @@ fn bc_037_a_timeout_is_stamped_with_its_deadline_however_late_it_is_seen() {
     lab.clock.advance(ms(500));
     assert!(call.as_mut().poll(&mut cx).is_ready());
     let event = lab.events.last_call();
-    assert_eq!(
-        (event.outcome, event.body_time()),
-        (Outcome::Timeout, Some(ms(100)))
-    );
+    assert_eq!((event.outcome, event.body_time()), (Outcome::Timeout, Some(ms(100))));
     assert_eq!(command.metrics().body.max(), ms(100));
 }
 
@@ -662,18 +576,10 @@ fn to_14_a_caller_that_leaves_is_cancelled_and_not_timed_out() {
         assert!(call.as_mut().poll(&mut cx).is_pending());
         lab.clock.advance(ms(200));
     }
-    assert_eq!(
-        (counts(&command).as_str(), lab.registry.armed()),
-        ("cancelled=1", 0)
-    );
+    assert_eq!((counts(&command).as_str(), lab.registry.armed()), ("cancelled=1", 0));
     // Dropped after the timer had called the deadline: the timeout was first.
     {
-        let mut call = pin!(
-            command
-                .call(pending::<Result<(), ()>>)
-                .fallback(|_| Ok(()))
-                .into_future()
-        );
+        let mut call = pin!(command.call(pending::<Result<(), ()>>).fallback(|_| Ok(())).into_future());
         assert!(call.as_mut().poll(&mut cx).is_pending());
         lab.clock.advance(ms(500));
     }
@@ -687,9 +593,7 @@ fn to_18_the_outer_deadline_cuts_what_is_inside() {
     let outer = lab.command("outer").timeout("300ms").build().unwrap();
     let inner = lab.command("inner").timeout("500ms").build().unwrap();
     let mut call = pin!(
-        outer
-            .call(|| async { inner.call(pending::<Result<(), ()>>).await.map_err(drop) })
-            .into_future()
+        outer.call(|| async { inner.call(pending::<Result<(), ()>>).await.map_err(drop) }).into_future()
     );
     let mut cx = Context::from_waker(Waker::noop());
     assert!(call.as_mut().poll(&mut cx).is_pending());
@@ -708,10 +612,8 @@ fn bc_043_ht_15_to_15_every_call_has_exactly_one_outcome() {
     const CALLS: usize = 4000;
     let registry = Registry::builder().build();
     let pool = ThreadPool::named("race").core_size(8);
-    let command = Command::builder("race")
-        .registry(&registry)
-        .thread_pool(pool)
-        .timeout(Duration::from_micros(300));
+    let command =
+        Command::builder("race").registry(&registry).thread_pool(pool).timeout(Duration::from_micros(300));
     let command = command.circuit_breaker(None).build().unwrap();
     let (fallbacks, values) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -732,11 +634,7 @@ fn bc_043_ht_15_to_15_every_call_has_exactly_one_outcome() {
                         assert!(error.rejection().is_some());
                         Ok(false)
                     });
-                    let counter = if answer.execute().unwrap() {
-                        values
-                    } else {
-                        fallbacks
-                    };
+                    let counter = if answer.execute().unwrap() { values } else { fallbacks };
                     counter.fetch_add(1, SeqCst);
                 }
             });
@@ -749,10 +647,7 @@ fn bc_043_ht_15_to_15_every_call_has_exactly_one_outcome() {
     assert_eq!((counts.timeout + refused) as usize, fallbacks.into_inner());
     assert_eq!(counts.fallback_success, counts.timeout + refused);
     assert_eq!(counts.attempts() as usize, CALLS);
-    assert_eq!(
-        command.metrics().body.count() as usize,
-        CALLS - refused as usize - unbegun(&command)
-    );
+    assert_eq!(command.metrics().body.count() as usize, CALLS - refused as usize - unbegun(&command));
 }
 
 /// Calls that timed out in the queue have no body's latency.
@@ -764,30 +659,15 @@ fn unbegun(command: &hystrix_core::PoolCommand) -> usize {
 #[test]
 fn bc_040_to_13_the_longest_timeout_is_no_timeout() {
     let lab = Lab::new();
-    for (key, timeout) in [
-        ("max", Duration::MAX),
-        ("millis", Duration::from_millis(u64::MAX)),
-    ] {
+    for (key, timeout) in [("max", Duration::MAX), ("millis", Duration::from_millis(u64::MAX))] {
         let here = lab.command(key).timeout(timeout).build().unwrap();
         assert_eq!(here.run(|| Ok::<_, ()>(1)).fallback(|_| Ok(2)).execute(), Ok(1));
         let mut call = pin!(here.call(pending::<Result<(), ()>>).into_future());
-        assert!(
-            call.as_mut()
-                .poll(&mut Context::from_waker(Waker::noop()))
-                .is_pending()
-        );
+        assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         lab.clock.advance(Duration::from_secs(100 * 365 * 24 * 3600));
-        assert!(
-            call.as_mut()
-                .poll(&mut Context::from_waker(Waker::noop()))
-                .is_pending()
-        );
+        assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     }
-    let pool = lab
-        .on_pool("max_pool", 1, 0)
-        .timeout(Duration::MAX)
-        .build()
-        .unwrap();
+    let pool = lab.on_pool("max_pool", 1, 0).timeout(Duration::MAX).build().unwrap();
     assert_eq!(pool.run(|| Ok::<_, ()>(1)).execute(), Ok(1));
 }
 
@@ -796,10 +676,7 @@ fn bc_041_hc_058_kb_58_a_zero_timeout_is_refused_when_built() {
     let lab = Lab::new();
     let error = lab.command("zero").timeout(Duration::ZERO).build().unwrap_err();
     assert_eq!((error.field(), error.value()), ("timeout", "0ns"));
-    assert_eq!(
-        lab.command("zero").timeout("0ms").build().unwrap_err().field(),
-        "timeout"
-    );
+    assert_eq!(lab.command("zero").timeout("0ms").build().unwrap_err().field(), "timeout");
     let error = lab.command("text").timeout("a while").build().unwrap_err();
     assert!(error.to_string().contains("250ms"), "{error}");
 }
@@ -821,13 +698,9 @@ fn bc_044_bc_047_kb_59_finished_and_refused_calls_leave_the_timer_alone() {
     }
     assert_eq!((Arc::strong_count(&kept), lab.registry.armed()), (1, 0));
     let mut cx = Context::from_waker(Waker::noop());
-    let mut held: Vec<_> = (0..4)
-        .map(|_| Box::pin(command.call(pending::<Result<(), ()>>).into_future()))
-        .collect();
-    assert!(
-        held.iter_mut()
-            .all(|call| call.as_mut().poll(&mut cx).is_pending())
-    );
+    let mut held: Vec<_> =
+        (0..4).map(|_| Box::pin(command.call(pending::<Result<(), ()>>).into_future())).collect();
+    assert!(held.iter_mut().all(|call| call.as_mut().poll(&mut cx).is_pending()));
     for _ in 0..10_000 {
         assert!(block_on(command.call(pending::<Result<(), ()>>).into_future()).is_err());
     }
@@ -837,12 +710,7 @@ fn bc_044_bc_047_kb_59_finished_and_refused_calls_leave_the_timer_alone() {
 #[test]
 fn bc_045_hc_057_to_12_ht_11_kb_04_slow_fallbacks_do_not_delay_other_timeouts() {
     let lab = Lab::new();
-    let slow = lab
-        .on_pool("slow", 20, 0)
-        .timeout("50ms")
-        .fallback_semaphore(10)
-        .build()
-        .unwrap();
+    let slow = lab.on_pool("slow", 20, 0).timeout("50ms").fallback_semaphore(10).build().unwrap();
     let victim = lab.on_pool("victim", 1, 0).timeout("100ms").build().unwrap();
     let (bodies, fallbacks, ended) = (Gate::new(), Gate::new(), zero());
     let calls: Vec<_> = (0..20)
@@ -862,23 +730,14 @@ fn bc_045_hc_057_to_12_ht_11_kb_04_slow_fallbacks_do_not_delay_other_timeouts() 
     lab.clock.advance(ms(50));
     assert!(hangs.is_ready(), "on time, while ten fallbacks hang");
     assert_eq!(kind(&hangs.wait()), Some(RejectionKind::TimedOut));
-    until("the other ten are refused", || {
-        slow.metrics().cumulative.fallback_rejection == 10
-    });
+    until("the other ten are refused", || slow.metrics().cumulative.fallback_rejection == 10);
     fallbacks.open();
     let answers: Vec<_> = calls.into_iter().map(|call| call.wait()).collect();
     let answered = answers.iter().filter(|answer| **answer == Ok(9)).count();
-    let refused = answers
-        .iter()
-        .filter_map(|answer| answer.as_ref().err()?.rejection());
-    let refused: Vec<_> = refused
-        .map(|rejection| (rejection.kind(), rejection.fallback()))
-        .collect();
+    let refused = answers.iter().filter_map(|answer| answer.as_ref().err()?.rejection());
+    let refused: Vec<_> = refused.map(|rejection| (rejection.kind(), rejection.fallback())).collect();
     assert_eq!(answered, 10);
-    assert_eq!(
-        refused,
-        vec![(RejectionKind::TimedOut, Some(FallbackOutcome::Rejection)); 10]
-    );
+    assert_eq!(refused, vec![(RejectionKind::TimedOut, Some(FallbackOutcome::Rejection)); 10]);
     bodies.open();
     assert_at_rest(&slow);
     assert_at_rest(&victim);
@@ -888,19 +747,11 @@ fn bc_045_hc_057_to_12_ht_11_kb_04_slow_fallbacks_do_not_delay_other_timeouts() 
 fn a_fallback_without_a_worker_is_refused_with_a_cause_of_its_own() {
     let clock = hystrix_core::ManualClock::new();
     let events = Events::default();
-    let registry = Registry::builder()
-        .clock(clock.clone())
-        .sink(events.clone())
-        .fallback_workers(1)
-        .unwrap()
-        .build();
+    let registry =
+        Registry::builder().clock(clock.clone()).sink(events.clone()).fallback_workers(1).unwrap().build();
     let pool = ThreadPool::named("few").core_size(2);
-    let command = Command::builder("few")
-        .registry(&registry)
-        .thread_pool(pool)
-        .timeout("50ms")
-        .build()
-        .unwrap();
+    let command =
+        Command::builder("few").registry(&registry).thread_pool(pool).timeout("50ms").build().unwrap();
     let (bodies, fallbacks, ended) = (Gate::new(), Gate::new(), zero());
     let calls = [(); 2].map(|()| {
         let fallbacks = fallbacks.clone();
@@ -912,14 +763,9 @@ fn a_fallback_without_a_worker_is_refused_with_a_cause_of_its_own() {
     });
     bodies.until_came(2);
     clock.advance(ms(50));
-    until("one is refused", || {
-        command.metrics().cumulative.fallback_rejection == 1
-    });
+    until("one is refused", || command.metrics().cumulative.fallback_rejection == 1);
     until("told", || events.calls().len() == 1);
-    assert_eq!(
-        events.last_call().fallback_rejection,
-        Some(RejectionKind::PoolFull)
-    );
+    assert_eq!(events.last_call().fallback_rejection, Some(RejectionKind::PoolFull));
     assert_eq!(registry.fallback_workers().active, 1);
     fallbacks.open();
     let answers = calls.map(|call| call.wait());
@@ -931,12 +777,7 @@ fn a_fallback_without_a_worker_is_refused_with_a_cause_of_its_own() {
 #[test]
 fn bc_046_ens_24_a_clock_that_jumps_an_hour_times_out_once() {
     let lab = Lab::new();
-    let command = lab
-        .command("jump")
-        .timeout("1s")
-        .circuit_breaker(touchy(2))
-        .build()
-        .unwrap();
+    let command = lab.command("jump").timeout("1s").circuit_breaker(touchy(2)).build().unwrap();
     let mut cx = Context::from_waker(Waker::noop());
     let mut call = pin!(command.call(pending::<Result<(), ()>>).into_future());
     assert!(call.as_mut().poll(&mut cx).is_pending());
@@ -947,10 +788,7 @@ fn bc_046_ens_24_a_clock_that_jumps_an_hour_times_out_once() {
     let _ = command.run(|| Err::<(), _>(())).execute();
     assert!(command.run(|| Ok::<_, ()>(())).execute().is_err());
     lab.clock.jump(Duration::from_secs(3600));
-    assert!(
-        command.run(|| Ok::<_, ()>(())).execute().is_ok(),
-        "the next call is the trial"
-    );
+    assert!(command.run(|| Ok::<_, ()>(())).execute().is_ok(), "the next call is the trial");
     lab.clock.jump(Duration::from_secs(3600));
     assert_eq!(command.metrics().rolling, Default::default());
 }
@@ -971,15 +809,8 @@ fn hc_051_hc_052_ht_09_to_11_bc_088_a_timeout_keeps_its_callers_context() {
             let (body, gate) = (waits(&gate, &ended), gate.clone());
             aside(move || {
                 context::with(RequestId(id), || match id % 3 {
-                    0 => pool
-                        .run(move || body().map(|_| None))
-                        .fallback(|_| Ok(seen()))
-                        .queue()
-                        .wait(),
-                    1 => pool
-                        .run(move || body().map(|_| None))
-                        .fallback(|_| Ok(seen()))
-                        .execute(),
+                    0 => pool.run(move || body().map(|_| None)).fallback(|_| Ok(seen())).queue().wait(),
+                    1 => pool.run(move || body().map(|_| None)).fallback(|_| Ok(seen())).execute(),
                     _ => here
                         .run(|| {
                             gate.pass();
@@ -1006,22 +837,11 @@ fn hc_060_to_20_latencies_of_timeouts_are_about_their_timeout() {
     let lab = Lab::new();
     let command = lab.command("latency").timeout("500ms").build().unwrap();
     let clock = &lab.clock;
-    command
-        .run(|| Ok::<_, ()>(clock.advance(ms(100))))
-        .fallback(|_| Ok(()))
-        .execute()
-        .unwrap();
-    command
-        .run(|| Ok::<_, ()>(clock.advance(ms(900))))
-        .fallback(|_| Ok(()))
-        .execute()
-        .unwrap();
+    command.run(|| Ok::<_, ()>(clock.advance(ms(100)))).fallback(|_| Ok(())).execute().unwrap();
+    command.run(|| Ok::<_, ()>(clock.advance(ms(900)))).fallback(|_| Ok(())).execute().unwrap();
     let seen = command.metrics();
     assert_eq!((seen.cumulative.success, seen.cumulative.timeout), (1, 1));
-    assert_eq!(
-        (seen.body.count(), seen.body.max(), seen.body.mean()),
-        (2, ms(500), ms(300))
-    );
+    assert_eq!((seen.body.count(), seen.body.max(), seen.body.mean()), (2, ms(500), ms(300)));
     assert_eq!(seen.total.max(), ms(900));
 }
 
@@ -1036,15 +856,9 @@ fn to_01_to_02_to_03_to_05_to_06_to_10_plain_cases() {
             result
         }
     };
-    assert_eq!(
-        here.run(takes(10, Err("own"))).execute(),
-        Err(CommandError::Inner("own"))
-    );
+    assert_eq!(here.run(takes(10, Err("own"))).execute(), Err(CommandError::Inner("own")));
     assert_eq!(here.run(takes(1500, Ok(1))).execute(), Ok(1));
-    assert_eq!(
-        kind(&here.run(takes(2500, Ok(1))).execute()),
-        Some(RejectionKind::TimedOut)
-    );
+    assert_eq!(kind(&here.run(takes(2500, Ok(1))).execute()), Some(RejectionKind::TimedOut));
     let answered = AtomicUsize::new(0);
     let fallback = |_| {
         answered.fetch_add(1, SeqCst);

@@ -195,11 +195,7 @@ fn calibrate() -> &'static Calibrated {
         let clock = quanta::Clock::new();
         let scale = clock.delta_as_nanos(0, 1 << SystemClock::SCALE_BITS);
         let beginning = clock.raw();
-        Calibrated {
-            clock,
-            beginning,
-            scale,
-        }
+        Calibrated { clock, beginning, scale }
     })
 }
 

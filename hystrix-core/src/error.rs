@@ -160,14 +160,7 @@ enum Unit {
 
 impl Rejection {
     pub(crate) fn new(command: CommandKey, kind: RejectionKind) -> Self {
-        Self {
-            command,
-            value: 0,
-            kind,
-            unit: Unit::None,
-            fallback: None,
-            detail: None,
-        }
+        Self { command, value: 0, kind, unit: Unit::None, fallback: None, detail: None }
     }
 
     pub(crate) fn with_limit(mut self, limit: usize) -> Self {
@@ -303,10 +296,7 @@ impl fmt::Display for Rejection {
         match (self.kind, limit, in_use) {
             (RejectionKind::ShortCircuited, ..) => f.write_str("was short-circuited")?,
             (RejectionKind::PoolFull, Some(limit), Some(in_use)) => {
-                write!(
-                    f,
-                    "found its thread pool full ({in_use} of {limit} places in use)"
-                )?;
+                write!(f, "found its thread pool full ({in_use} of {limit} places in use)")?;
             }
             (RejectionKind::PoolFull, ..) => f.write_str("found its thread pool full")?,
             (RejectionKind::PermitsExhausted, Some(limit), Some(in_use)) => {
@@ -369,12 +359,7 @@ pub struct ConfigError {
 
 impl ConfigError {
     pub(crate) fn new(field: &'static str, value: impl fmt::Debug, allowed: impl Into<Box<str>>) -> Self {
-        Self {
-            of: None,
-            field,
-            value: format!("{value:?}").into(),
-            allowed: allowed.into(),
-        }
+        Self { of: None, field, value: format!("{value:?}").into(), allowed: allowed.into() }
     }
 
     /// Says whose setting it is; the innermost name stands.
@@ -407,11 +392,7 @@ impl fmt::Display for ConfigError {
         if let Some(of) = &self.of {
             write!(f, "{of}: ")?;
         }
-        write!(
-            f,
-            "{} = {}, but allowed is {}",
-            self.field, self.value, self.allowed
-        )
+        write!(f, "{} = {}, but allowed is {}", self.field, self.value, self.allowed)
     }
 }
 
@@ -430,24 +411,13 @@ mod tests {
     #[test]
     fn times_are_kept_rounded_up_and_never_shorter() {
         let key = || CommandKey::new("g", "k");
-        for nanos in [
-            0,
-            1,
-            999,
-            u64::from(u32::MAX),
-            u64::from(u32::MAX) + 1,
-            1 << 45,
-            u64::MAX,
-        ] {
+        for nanos in [0, 1, 999, u64::from(u32::MAX), u64::from(u32::MAX) + 1, 1 << 45, u64::MAX] {
             let time = Duration::from_nanos(nanos);
             let rejection = Rejection::new(key(), RejectionKind::TimedOut).with_time(time);
             let kept = rejection.timeout().expect("a timeout has its time");
             assert!(kept >= time && kept <= time + time / 1000 + Duration::from_nanos(1));
         }
         let rejection = Rejection::new(key(), RejectionKind::TimedOut).with_time(Duration::MAX);
-        assert_eq!(
-            rejection.timeout(),
-            Some(Duration::from_secs(u64::from(u32::MAX)))
-        );
+        assert_eq!(rejection.timeout(), Some(Duration::from_secs(u64::from(u32::MAX))));
     }
 }

@@ -54,10 +54,7 @@ impl Outcome {
     /// Returns whether the body was kept from running by the library.
     #[must_use]
     pub const fn is_rejection(self) -> bool {
-        matches!(
-            self,
-            Outcome::ShortCircuited | Outcome::ThreadPoolRejected | Outcome::SemaphoreRejected
-        )
+        matches!(self, Outcome::ShortCircuited | Outcome::ThreadPoolRejected | Outcome::SemaphoreRejected)
     }
 
     pub(crate) const fn index(self) -> usize {

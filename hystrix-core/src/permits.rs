@@ -40,11 +40,9 @@ impl Limit {
 
     pub(crate) fn validate(self, field: &'static str) -> Result<(), ConfigError> {
         match self.0 {
-            Some(limit) if limit == 0 || limit > Self::MAX => Err(ConfigError::new(
-                field,
-                limit,
-                format!("1 to {}, or None", Self::MAX),
-            )),
+            Some(limit) if limit == 0 || limit > Self::MAX => {
+                Err(ConfigError::new(field, limit, format!("1 to {}, or None", Self::MAX)))
+            }
             _ => Ok(()),
         }
     }
@@ -132,9 +130,7 @@ impl Permits {
     fn spread(limit: usize, words: usize) -> Self {
         let permits = Self::new(Limit(Some(limit)));
         permits.rules.mask.store(words - 1, Relaxed);
-        permits
-            .rest
-            .get_or_init(|| (1..words).map(|_| CachePadded::new(AtomicU64::new(0))).collect());
+        permits.rest.get_or_init(|| (1..words).map(|_| CachePadded::new(AtomicU64::new(0))).collect());
         permits
     }
 
@@ -176,8 +172,7 @@ impl Permits {
     fn take_anywhere(&self, home: Home) -> bool {
         if self.first.load(Relaxed) & CREDITS > 0 && self.rules.mask.load(Relaxed) > 0 {
             // Not empty, and still not had: somebody else is at this word.
-            self.rest
-                .get_or_init(|| (1..WORDS).map(|_| CachePadded::new(AtomicU64::new(0))).collect());
+            self.rest.get_or_init(|| (1..WORDS).map(|_| CachePadded::new(AtomicU64::new(0))).collect());
         }
         let start = home.index() & self.rules.mask.load(Relaxed);
         'again: loop {
@@ -197,9 +192,7 @@ impl Permits {
                 }
                 sum = sum.wrapping_add(seen);
             }
-            let second = self
-                .words_from(start)
-                .fold(0u64, |sum, word| sum.wrapping_add(word.load(Acquire)));
+            let second = self.words_from(start).fold(0u64, |sum, word| sum.wrapping_add(word.load(Acquire)));
             if second == sum && spread == self.rest.get().is_some() {
                 return false;
             }

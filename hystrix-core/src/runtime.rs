@@ -34,12 +34,7 @@ pub(crate) struct Runtime {
 }
 
 /// One worker, when there is something to do.
-const ONE_AT_A_TIME: Limits = Limits {
-    core: 0,
-    maximum: 1,
-    queue: 0,
-    keep_alive: Duration::from_secs(60),
-};
+const ONE_AT_A_TIME: Limits = Limits { core: 0, maximum: 1, queue: 0, keep_alive: Duration::from_secs(60) };
 
 impl Runtime {
     pub(crate) fn new(clock: TimeSource, fallback: Limits, propagators: Vec<Arc<dyn Propagator>>) -> Self {
@@ -64,9 +59,7 @@ impl Runtime {
 
     /// Refuses new calls; true for the first who asks.
     pub(crate) fn close(&self) -> bool {
-        self.closing
-            .compare_exchange(false, true, Release, Acquire)
-            .is_ok()
+        self.closing.compare_exchange(false, true, Release, Acquire).is_ok()
     }
 
     /// After [`close`](Self::close): waits until `is_idle`, or until a moment of real time.
@@ -128,10 +121,7 @@ impl Runtime {
     /// Tells of something that happened to a pool, if it did.
     pub(crate) fn pool_event(&self, pool: &str, kind: Option<PoolEventKind>) {
         if let Some(kind) = kind {
-            let event = PoolEvent {
-                pool: pool.into(),
-                kind,
-            };
+            let event = PoolEvent { pool: pool.into(), kind };
             self.sinks.tell(|sink| sink.pool(&event));
         }
     }
@@ -211,10 +201,7 @@ pub(crate) fn run_aside(name: &str, errand: impl FnOnce() + Send + 'static) {
         // The thread ends with its errand.
         aside.close();
     };
-    let work = Work(Arc::new(Errand::new(
-        &CommandKey::new("hystrix", "shutdown"),
-        errand,
-    )));
+    let work = Work(Arc::new(Errand::new(&CommandKey::new("hystrix", "shutdown"), errand)));
     if workers.submit(&work, Room::Place).is_err() {
         work.0.shut_down();
     }

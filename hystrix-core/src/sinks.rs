@@ -31,10 +31,7 @@ impl Sinks {
     }
 
     pub(crate) fn add(&self, sink: Box<dyn EventSink>) -> Arc<Listener> {
-        let listener = Arc::new(Listener {
-            sink,
-            off: AtomicBool::new(false),
-        });
+        let listener = Arc::new(Listener { sink, off: AtomicBool::new(false) });
         self.change(|list| list.push(listener.clone()));
         listener
     }

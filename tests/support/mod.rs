@@ -41,15 +41,8 @@ impl Lab {
     pub fn new() -> Self {
         let clock = ManualClock::new();
         let events = Events::default();
-        let registry = Registry::builder()
-            .clock(clock.clone())
-            .sink(events.clone())
-            .build();
-        Self {
-            clock,
-            registry,
-            events,
-        }
+        let registry = Registry::builder().clock(clock.clone()).sink(events.clone()).build();
+        Self { clock, registry, events }
     }
 
     pub fn command(&self, key: &'static str) -> CommandBuilder<InPlaceIsolation> {
@@ -71,17 +64,12 @@ impl Lab {
 
 /// A circuit that opens on the first failures, and stays so for 200 ms.
 pub fn touchy(volume: u64) -> CircuitBreaker {
-    CircuitBreaker::new()
-        .request_volume_threshold(volume)
-        .sleep_window(ms(200))
+    CircuitBreaker::new().request_volume_threshold(volume).sleep_window(ms(200))
 }
 
 /// Runs `work` on a thread of its own.
 pub fn aside<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> JoinHandle<R> {
-    std::thread::Builder::new()
-        .name("caller".into())
-        .spawn(work)
-        .expect("a thread for the test")
+    std::thread::Builder::new().name("caller".into()).spawn(work).expect("a thread for the test")
 }
 
 pub fn joined<R>(handle: JoinHandle<R>) -> R {
@@ -109,10 +97,7 @@ pub fn counts(command: &CommandHandle) -> String {
         ("fallback_cancelled", counts.fallback_cancelled),
     ];
     let there = words.iter().filter(|(_, count)| *count > 0);
-    there
-        .map(|(word, count)| format!("{word}={count}"))
-        .collect::<Vec<_>>()
-        .join(" ")
+    there.map(|(word, count)| format!("{word}={count}")).collect::<Vec<_>>().join(" ")
 }
 
 /// Nothing is under way any more, and everything was given back.
@@ -150,9 +135,7 @@ impl Gate {
         state.1 += 1;
         changed.notify_all();
         while !state.0 {
-            let (next, waited) = changed
-                .wait_timeout(state, PATIENCE)
-                .expect("no test panics in here");
+            let (next, waited) = changed.wait_timeout(state, PATIENCE).expect("no test panics in here");
             assert!(!waited.timed_out() || next.0, "the gate never opened");
             state = next;
         }

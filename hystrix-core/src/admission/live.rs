@@ -86,10 +86,8 @@ impl Live {
             | flag(!settings.circuit_enabled, NO_CIRCUIT)
             | flag(!settings.fallback_enabled, NO_FALLBACK)
             | flag(settings.limit_is_default, DEFAULT_LIMIT);
-        self.timeout
-            .store(settings.timeout.map_or(u64::MAX, nanos), Relaxed);
-        self.timeout_in_place
-            .store(settings.timeout_in_place.map_or(u64::MAX, nanos), Relaxed);
+        self.timeout.store(settings.timeout.map_or(u64::MAX, nanos), Relaxed);
+        self.timeout_in_place.store(settings.timeout_in_place.map_or(u64::MAX, nanos), Relaxed);
         // `force` is not a setting of a layer, and stays.
         let forced = self.flags.load(Relaxed) & FORCED;
         self.flags.store(fresh | forced, Relaxed);

@@ -47,9 +47,7 @@ pub struct Core {
 
 impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core")
-            .field("key", &self.key)
-            .finish_non_exhaustive()
+        f.debug_struct("Core").field("key", &self.key).finish_non_exhaustive()
     }
 }
 
@@ -160,7 +158,12 @@ impl Core {
             None => {}
         }
         let shadow = entry.mode == Mode::Shadow;
-        if rules.has_circuit() {
+        if !rules.has_circuit() {
+            // No circuit judges this command, but one held open by hand refuses all the same.
+            if self.circuit.is_forced_open() && !shadow {
+                return Err(self.short_circuited(home, now, None));
+            }
+        } else {
             match self.ask_circuit(now, entry.deadline) {
                 Ok(pass) => entry.pass = pass,
                 Err(_) if shadow => entry.would_have = Some(Outcome::ShortCircuited),

@@ -28,20 +28,14 @@ pub(crate) enum Stage {
 
 impl Phase {
     pub(super) fn new() -> Self {
-        Self {
-            word: AtomicU8::new(WAITING),
-            start: AtomicU64::new(0),
-        }
+        Self { word: AtomicU8::new(WAITING), start: AtomicU64::new(0) }
     }
 
     /// The body begins; false if the attempt was settled before.
     pub(super) fn begin(&self, now: Timestamp) -> bool {
         self.start.store(now.as_nanos(), Relaxed);
         // Release: whoever finds it running finds its start.
-        let began = self
-            .word
-            .compare_exchange(WAITING, RUNNING, AcqRel, Acquire)
-            .is_ok();
+        let began = self.word.compare_exchange(WAITING, RUNNING, AcqRel, Acquire).is_ok();
         if !began {
             self.start.store(0, Relaxed);
         }
@@ -79,10 +73,7 @@ impl Phase {
 
     /// The same phase, for somebody else to settle: this one is over as far as its owner is concerned.
     pub(super) fn hand_over(&mut self) -> Phase {
-        let over = Phase {
-            word: AtomicU8::new(OVER),
-            start: AtomicU64::new(0),
-        };
+        let over = Phase { word: AtomicU8::new(OVER), start: AtomicU64::new(0) };
         std::mem::replace(self, over)
     }
 }

@@ -60,22 +60,14 @@ impl Core {
         let (home, now, deadline) = (entry.home, entry.arrival, entry.deadline);
         let (outcome, kind, verdict) = match force {
             Force::Timeout => (Outcome::Timeout, RejectionKind::TimedOut, Verdict::Failure),
-            Force::ShortCircuited => (
-                Outcome::ShortCircuited,
-                RejectionKind::ShortCircuited,
-                Verdict::Neutral,
-            ),
+            Force::ShortCircuited => {
+                (Outcome::ShortCircuited, RejectionKind::ShortCircuited, Verdict::Neutral)
+            }
             Force::Panic => (Outcome::Failure, RejectionKind::Panicked, Verdict::Failure),
-            _ if self.pool.is_some() => (
-                Outcome::ThreadPoolRejected,
-                RejectionKind::PoolFull,
-                Verdict::Refused,
-            ),
-            _ => (
-                Outcome::SemaphoreRejected,
-                RejectionKind::PermitsExhausted,
-                Verdict::Refused,
-            ),
+            _ if self.pool.is_some() => {
+                (Outcome::ThreadPoolRejected, RejectionKind::PoolFull, Verdict::Refused)
+            }
+            _ => (Outcome::SemaphoreRejected, RejectionKind::PermitsExhausted, Verdict::Refused),
         };
         let mut pass = Pass::UNASKED;
         if self.live.rules().has_circuit() && outcome != Outcome::ShortCircuited {
@@ -144,10 +136,7 @@ impl Core {
     /// again for bursts (Little's law and Hystrix's "breathing room").
     fn suggested_limit(&self, now: Timestamp) -> usize {
         let seen = self.stats.snapshot(now);
-        let attempts: u64 = Outcome::ALL
-            .iter()
-            .map(|&outcome| seen.rolling(Word::Ended(outcome)))
-            .sum();
+        let attempts: u64 = Outcome::ALL.iter().map(|&outcome| seen.rolling(Word::Ended(outcome))).sum();
         let rate = attempts as f64 / self.stats.window().as_secs_f64();
         let busy = rate * seen.body.percentile(99.0).as_secs_f64();
         // The casts saturate.

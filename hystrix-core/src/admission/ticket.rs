@@ -198,10 +198,7 @@ impl<C: CoreRef> Ticket<C> {
     /// Notes what would have been; true the first time.
     fn would_have(&self, home: Home, outcome: Outcome, now: Timestamp) -> bool {
         let noted = outcome.index() as u8 + 1;
-        let first = self
-            .would_have
-            .compare_exchange(0, noted, Relaxed, Relaxed)
-            .is_ok();
+        let first = self.would_have.compare_exchange(0, noted, Relaxed, Relaxed).is_ok();
         if first {
             self.core.stats.count(home, now, Word::WouldHave(outcome));
         }
@@ -256,16 +253,8 @@ impl Ticket<Arc<Core>> {
         let end = now.min(self.deadline);
         let (facts, change) = self.account_silently(home, outcome, verdict, end, abandoned);
         core.runtime.circuit_changed_elsewhere(&core.key, change);
-        let rejection = if in_time {
-            core.rejection(RejectionKind::ShutDown)
-        } else {
-            self.timed_out()
-        };
-        Some(Cut {
-            stage,
-            facts,
-            rejection,
-        })
+        let rejection = if in_time { core.rejection(RejectionKind::ShutDown) } else { self.timed_out() };
+        Some(Cut { stage, facts, rejection })
     }
 }
 

@@ -56,11 +56,7 @@ impl Pass {
 
     /// The generation, counted from one; zero if no circuit was asked.
     pub(crate) fn generation(self) -> u64 {
-        if self == Pass::UNASKED {
-            0
-        } else {
-            (self.0 & GENERATION) + 1
-        }
+        if self == Pass::UNASKED { 0 } else { (self.0 & GENERATION) + 1 }
     }
 }
 
@@ -149,8 +145,7 @@ impl Circuit {
     /// Changes the rules; counts and state stay.
     pub(crate) fn set_rules(&self, rules: Rules) {
         self.volume.store(rules.request_volume_threshold, Relaxed);
-        self.threshold
-            .store(rules.error_threshold_percentage.to_bits(), Relaxed);
+        self.threshold.store(rules.error_threshold_percentage.to_bits(), Relaxed);
         self.sleep.store(nanos(rules.sleep_window), Relaxed);
     }
 
@@ -312,13 +307,11 @@ impl Circuit {
     // ===== by hand, and to look at =====
 
     pub(crate) fn force_open(&self, now: Timestamp) -> Option<Change> {
-        self.change(now, |machine| ((), machine.force(Some(Forced::Open), now)))
-            .1
+        self.change(now, |machine| ((), machine.force(Some(Forced::Open), now))).1
     }
 
     pub(crate) fn force_closed(&self, now: Timestamp) -> Option<Change> {
-        self.change(now, |machine| ((), machine.force(Some(Forced::Closed), now)))
-            .1
+        self.change(now, |machine| ((), machine.force(Some(Forced::Closed), now))).1
     }
 
     pub(crate) fn clear_forced(&self, now: Timestamp) -> Option<Change> {
@@ -327,6 +320,10 @@ impl Circuit {
 
     pub(crate) fn reset(&self, now: Timestamp) -> Option<Change> {
         self.change(now, |machine| ((), machine.reset(now))).1
+    }
+
+    pub(crate) fn is_forced_open(&self) -> bool {
+        self.word.load(Acquire) & FORCED_OPEN > 0
     }
 
     pub(crate) fn state(&self) -> CircuitState {

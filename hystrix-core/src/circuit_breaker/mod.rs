@@ -53,10 +53,7 @@ impl CircuitBreaker {
     ///
     /// The first command that names it defines it; a definition that differs is reported and changes nothing.
     pub fn shared(name: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            shared: Some(name.into()),
-            ..Self::new()
-        }
+        Self { shared: Some(name.into()), ..Self::new() }
     }
 
     /// Sets the results that the rolling window must hold before the circuit may open. Default 20, at least 1.
@@ -84,11 +81,7 @@ impl CircuitBreaker {
         if let Some(percent) = self.error_threshold_percentage
             && !(percent > 0.0 && percent <= 100.0)
         {
-            return Err(ConfigError::new(
-                "error_threshold_percentage",
-                percent,
-                "above 0, up to 100",
-            ));
+            return Err(ConfigError::new("error_threshold_percentage", percent, "above 0, up to 100"));
         }
         if self.sleep_window == Some(Duration::ZERO) {
             return Err(ConfigError::new("sleep_window", Duration::ZERO, "above zero"));
@@ -101,9 +94,7 @@ impl CircuitBreaker {
         Self {
             shared: self.shared.or_else(|| below.shared.clone()),
             request_volume_threshold: self.request_volume_threshold.or(below.request_volume_threshold),
-            error_threshold_percentage: self
-                .error_threshold_percentage
-                .or(below.error_threshold_percentage),
+            error_threshold_percentage: self.error_threshold_percentage.or(below.error_threshold_percentage),
             sleep_window: self.sleep_window.or(below.sleep_window),
         }
     }

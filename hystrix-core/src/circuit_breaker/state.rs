@@ -118,9 +118,7 @@ impl Machine {
         self.trials = self.trials % MAX_TRIAL + 1;
         let trial = self.trials;
         let until = lease_end;
-        self.state = State::HalfOpen {
-            lease: Some(Lease { trial, until }),
-        };
+        self.state = State::HalfOpen { lease: Some(Lease { trial, until }) };
         (Answer::Trial(trial), step)
     }
 
@@ -128,13 +126,7 @@ impl Machine {
     pub(super) fn trip(&mut self, generation: u64, now: Timestamp, sleep: Duration) -> Option<Step> {
         let current = generation == self.generation && self.state == State::Closed;
         // Closed => Open
-        current.then(|| {
-            self.go(
-                State::Open { until: now + sleep },
-                now,
-                CircuitCause::ErrorThreshold,
-            )
-        })?
+        current.then(|| self.go(State::Open { until: now + sleep }, now, CircuitCause::ErrorThreshold))?
     }
 
     /// The trial has a result: a good one or a bad one.
@@ -200,11 +192,6 @@ impl Machine {
         self.cause = Some(cause);
         self.changes += 1;
         let change = self.changes;
-        Some(Step {
-            from,
-            to,
-            cause,
-            change,
-        })
+        Some(Step { from, to, cause, change })
     }
 }

@@ -9,11 +9,8 @@ use crate::window::Shape;
 const HERE: Home = Home::of(0);
 
 fn circuit(volume: u64, percent: f64) -> Circuit {
-    let rules = Rules {
-        request_volume_threshold: volume,
-        error_threshold_percentage: percent,
-        sleep_window: SLEEP,
-    };
+    let rules =
+        Rules { request_volume_threshold: volume, error_threshold_percentage: percent, sleep_window: SLEEP };
     let shape = Shape::new(("window", Duration::from_secs(10)), ("buckets", 10)).expect("an even window");
     Circuit::new("circuit", rules, shape, at(0))
 }
@@ -58,10 +55,7 @@ mod plain {
         assert!(call(&circuit, Verdict::Failure, at(0)).is_none());
         assert!(call(&circuit, Verdict::Success, at(1)).is_none());
         let Change(event) = call(&circuit, Verdict::Failure, at(2)).expect("two of three");
-        assert_eq!(
-            (event.requests, event.failures, event.cause),
-            (3, 2, CircuitCause::ErrorThreshold)
-        );
+        assert_eq!((event.requests, event.failures, event.cause), (3, 2, CircuitCause::ErrorThreshold));
         assert_eq!(ask(&circuit, at(2)), Err(Some(SLEEP)));
         assert_eq!(ask(&circuit, at(1001)), Err(Some(Duration::from_millis(1))));
     }
@@ -124,11 +118,7 @@ mod plain {
     fn a_lost_trial_is_replaced_after_its_lease_and_decides_nothing_any_more() {
         let circuit = opened();
         let lost = circuit.admit(at(1000), at(1500)).0.expect("a trial");
-        assert_eq!(
-            ask(&circuit, at(2499)),
-            Err(None),
-            "the lease runs one window beyond the deadline"
-        );
+        assert_eq!(ask(&circuit, at(2499)), Err(None), "the lease runs one window beyond the deadline");
         let second = pass(&circuit, at(2500));
         assert!(second.is_trial() && second != lost);
         circuit.record(HERE, lost, Verdict::Failure, at(2600));
@@ -142,21 +132,13 @@ mod plain {
     fn forced_states_win_and_the_state_underneath_goes_on() {
         let circuit = circuit(1, 50.0);
         circuit.force_open(at(0));
-        assert_eq!(
-            (ask(&circuit, at(0)), circuit.state()),
-            (Err(None), CircuitState::ForcedOpen)
-        );
+        assert_eq!((ask(&circuit, at(0)), circuit.state()), (Err(None), CircuitState::ForcedOpen));
         circuit.force_closed(at(0));
         call(&circuit, Verdict::Failure, at(0));
-        assert!(
-            ask(&circuit, at(0)).is_ok(),
-            "let through although it has tripped underneath"
-        );
+        assert!(ask(&circuit, at(0)).is_ok(), "let through although it has tripped underneath");
         circuit.clear_forced(at(0));
         assert_eq!(circuit.state(), CircuitState::Open);
-        let Some(Change(event)) = circuit.reset(at(0)) else {
-            panic!("a change that can be seen")
-        };
+        let Some(Change(event)) = circuit.reset(at(0)) else { panic!("a change that can be seen") };
         assert_eq!((event.from, event.to), (CircuitState::Open, CircuitState::Closed));
         assert!(circuit.reset(at(0)).is_none());
     }
@@ -191,12 +173,7 @@ mod plain {
         prop::collection::vec(step, 1..200)
     }
 
-    const VERDICTS: [Verdict; 4] = [
-        Verdict::Success,
-        Verdict::Failure,
-        Verdict::Refused,
-        Verdict::Neutral,
-    ];
+    const VERDICTS: [Verdict; 4] = [Verdict::Success, Verdict::Failure, Verdict::Refused, Verdict::Neutral];
 
     impl Slow {
         fn begin(&mut self, call: usize, now: u64) -> Option<(u64, bool)> {
@@ -337,14 +314,10 @@ mod loom_circuit {
             let other = {
                 let circuit = circuit.clone();
                 thread::spawn(move || {
-                    circuit
-                        .record(Home::of(1), passes[1], Verdict::Failure, at(0))
-                        .is_some()
+                    circuit.record(Home::of(1), passes[1], Verdict::Failure, at(0)).is_some()
                 })
             };
-            let mine = circuit
-                .record(Home::of(0), passes[0], Verdict::Failure, at(0))
-                .is_some();
+            let mine = circuit.record(Home::of(0), passes[0], Verdict::Failure, at(0)).is_some();
             let theirs = other.join().expect("recording does not panic");
             assert!(mine != theirs, "exactly one tells of the change");
             assert_eq!(circuit.state(), CircuitState::Open);
@@ -377,11 +350,7 @@ mod loom_circuit {
             let circuit = Arc::new(circuit);
             let other = {
                 let circuit = circuit.clone();
-                thread::spawn(move || {
-                    circuit
-                        .record(Home::of(1), old, Verdict::Failure, at(1000))
-                        .is_some()
-                })
+                thread::spawn(move || circuit.record(Home::of(1), old, Verdict::Failure, at(1000)).is_some())
             };
             let closed = circuit.record(HERE, trial, Verdict::Success, at(1000));
             assert!(closed.is_some() && !other.join().expect("recording does not panic"));
@@ -415,11 +384,7 @@ mod loom_circuit {
             let second = ask(&circuit, at(2000)).expect("the lease is over");
             let other = {
                 let circuit = circuit.clone();
-                thread::spawn(move || {
-                    circuit
-                        .record(Home::of(1), lost, Verdict::Success, at(2000))
-                        .is_some()
-                })
+                thread::spawn(move || circuit.record(Home::of(1), lost, Verdict::Success, at(2000)).is_some())
             };
             circuit.record(HERE, second, Verdict::Failure, at(2000));
             assert!(!other.join().expect("recording does not panic"));

@@ -74,13 +74,7 @@ impl ManualClock {
     /// Returns the number of pending deadlines: it tells a test that a caller has armed its timeout.
     #[must_use]
     pub fn armed(&self) -> usize {
-        let alarms: Vec<Alarm> = self
-            .0
-            .alarms
-            .lock()
-            .iter()
-            .map(|(_, alarm)| alarm.clone())
-            .collect();
+        let alarms: Vec<Alarm> = self.0.alarms.lock().iter().map(|(_, alarm)| alarm.clone()).collect();
         alarms.iter().map(Alarm::armed).sum()
     }
 
@@ -143,8 +137,6 @@ impl Clock for ManualClock {
 
 impl fmt::Debug for ManualClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ManualClock")
-            .field("now", &self.now())
-            .finish_non_exhaustive()
+        f.debug_struct("ManualClock").field("now", &self.now()).finish_non_exhaustive()
     }
 }

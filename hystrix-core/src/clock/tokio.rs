@@ -28,10 +28,7 @@ impl TokioClock {
     /// Outside a tokio runtime.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            runtime: Handle::current(),
-            beginning: Instant::now(),
-        }
+        Self { runtime: Handle::current(), beginning: Instant::now() }
     }
 }
 

@@ -75,9 +75,7 @@ impl CommandBuilder<InPlaceIsolation> {
             key: key.into(),
             group: Cow::Borrowed(DEFAULT_GROUP),
             config: CommandConfig::new(),
-            isolation: InPlaceIsolation {
-                release: PermitRelease::WithTheBody,
-            },
+            isolation: InPlaceIsolation { release: PermitRelease::WithTheBody },
             registry: None,
         }
     }
@@ -94,9 +92,7 @@ impl CommandBuilder<InPlaceIsolation> {
             key: self.key,
             group: self.group,
             config: self.config,
-            isolation: PoolIsolation {
-                pool: pool.into_thread_pool(),
-            },
+            isolation: PoolIsolation { pool: pool.into_thread_pool() },
             registry: self.registry,
         }
     }

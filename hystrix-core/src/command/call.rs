@@ -88,11 +88,7 @@ impl<'c, C, B, T, E> Call<'c, C, B, T, E> {
         Self {
             command,
             body,
-            judge: Judge {
-                classify: Unset,
-                ignore: Unset,
-                failure: Unset,
-            },
+            judge: Judge { classify: Unset, ignore: Unset, failure: Unset },
             fallback: NoFallback,
             result: PhantomData,
         }
@@ -290,8 +286,6 @@ where
 
 impl<C: fmt::Debug, B, T, E, P, K> fmt::Debug for Call<'_, C, B, T, E, P, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call")
-            .field("command", self.command)
-            .finish_non_exhaustive()
+        f.debug_struct("Call").field("command", self.command).finish_non_exhaustive()
     }
 }

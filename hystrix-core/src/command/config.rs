@@ -275,10 +275,7 @@ impl CommandConfig {
                 ));
             }
         }
-        if let Some(CircuitSetting(Some(CircuitBreaker {
-            shared: Some(name), ..
-        }))) = &self.circuit_breaker
-        {
+        if let Some(CircuitSetting(Some(CircuitBreaker { shared: Some(name), .. }))) = &self.circuit_breaker {
             return Err(ConfigError::new(
                 "shared",
                 name,

@@ -90,9 +90,7 @@ impl KeyedKind for PoolCommand {
 
 impl<C> Clone for Keyed<C> {
     fn clone(&self) -> Self {
-        Self {
-            family: self.family.clone(),
-        }
+        Self { family: self.family.clone() }
     }
 }
 
@@ -113,33 +111,21 @@ impl<C: KeyedKind> Keyed<C> {
             look_at: AtomicU64::new(0),
             other: OnceLock::new(),
         };
-        Self {
-            family: Arc::new(family),
-        }
+        Self { family: Arc::new(family) }
     }
 
     /// Sets how many keys have a command of their own. For a family nobody has used yet.
     #[must_use]
     pub fn limit(self, keys: std::num::NonZeroUsize) -> Self {
         let family = &self.family;
-        Self::with(
-            family.registry.clone(),
-            family.definition.clone(),
-            keys.get(),
-            family.idle,
-        )
+        Self::with(family.registry.clone(), family.definition.clone(), keys.get(), family.idle)
     }
 
     /// Sets for how long a command must be unused before it may be dropped. For a family nobody has used yet.
     #[must_use]
     pub fn idle(self, duration: Duration) -> Self {
         let family = &self.family;
-        Self::with(
-            family.registry.clone(),
-            family.definition.clone(),
-            family.limit,
-            duration,
-        )
+        Self::with(family.registry.clone(), family.definition.clone(), family.limit, duration)
     }
 
     /// Returns the command for a key, made if it is new. A key that is known costs no allocation.
@@ -235,10 +221,7 @@ impl<C: KeyedKind> Family<C> {
         let base = &self.definition.key;
         let name = format!("{}:{key}", base.name());
         let key = CommandKey::new(base.group().to_owned(), name);
-        let definition = Definition {
-            key,
-            ..self.definition.clone()
-        };
+        let definition = Definition { key, ..self.definition.clone() };
         self.registry.define(definition).ok().map(C::from_handle)
     }
 

@@ -89,7 +89,8 @@ impl CommandHandle {
         self.core.circuit.state()
     }
 
-    /// Holds the circuit open, until [`clear_forced`](Self::clear_forced). Wins over everything.
+    /// Holds the circuit open, until [`clear_forced`](Self::clear_forced). Wins over everything, a circuit that is switched off
+    /// included.
     pub fn force_open(&self) {
         self.tell(self.core.circuit.force_open(self.core.clock.now()));
     }
@@ -197,8 +198,7 @@ impl PoolCommand {
     #[must_use]
     pub fn pool(&self) -> PoolReport {
         let pool = self.0.core.pool.as_ref();
-        pool.expect("a command of this kind is built with its pool")
-            .report()
+        pool.expect("a command of this kind is built with its pool").report()
     }
 }
 

@@ -51,10 +51,7 @@ fn first<T>(layers: &Layers<'_>, field: impl Fn(&CommandConfig) -> Option<T>, bu
             return Setting { value, origin };
         }
     }
-    Setting {
-        value: built_in,
-        origin: Origin::BuiltIn,
-    }
+    Setting { value: built_in, origin: Origin::BuiltIn }
 }
 
 /// Declares the settings once: name, type, and a sentence.
@@ -135,22 +132,13 @@ impl Settings {
             None => semaphore.value,
         };
         Self {
-            timeout: first(
-                layers,
-                |layer| layer.timeout,
-                Timeout::from(Duration::from_secs(1)),
-            ),
+            timeout: first(layers, |layer| layer.timeout, Timeout::from(Duration::from_secs(1))),
             semaphore,
             fallback_semaphore: first(layers, |layer| layer.fallback_semaphore, execution_limit),
             fallback_enabled: first(layers, |layer| layer.fallback_enabled, true),
             circuit_breaker: first(
                 layers,
-                |layer| {
-                    layer
-                        .circuit_breaker
-                        .as_ref()
-                        .map(|CircuitSetting(on)| on.is_some())
-                },
+                |layer| layer.circuit_breaker.as_ref().map(|CircuitSetting(on)| on.is_some()),
                 true,
             ),
             request_volume_threshold: first(
@@ -163,11 +151,7 @@ impl Settings {
                 |layer| circuit(layer)?.error_threshold_percentage,
                 defaults.error_threshold_percentage,
             ),
-            sleep_window: first(
-                layers,
-                |layer| circuit(layer)?.sleep_window,
-                defaults.sleep_window,
-            ),
+            sleep_window: first(layers, |layer| circuit(layer)?.sleep_window, defaults.sleep_window),
             mode: first(layers, |layer| layer.mode, Mode::Enforce),
             rolling_window: first(layers, |layer| layer.rolling_window, Duration::from_secs(10)),
             rolling_buckets: first(layers, |layer| layer.rolling_buckets, 10),

@@ -74,10 +74,7 @@ pub(crate) fn enter_until<R>(
 
 /// Runs `body` as the body of a command, with a sign that tells it to stop.
 pub(crate) fn enter<R>(command: &CommandKey, sign: Arc<dyn StopSign>, body: impl FnOnce() -> R) -> R {
-    let _stop = stop_by(Stop {
-        deadline: Timestamp::MAX,
-        sign: Some(sign),
-    });
+    let _stop = stop_by(Stop { deadline: Timestamp::MAX, sign: Some(sign) });
     enter_as(command, body)
 }
 
@@ -114,10 +111,7 @@ fn stop_at(deadline: Timestamp, clock: &TimeSource) -> RestoreStop {
     }
     let clock = clock.clone();
     let sign: Arc<dyn StopSign> = Arc::new(DeadlineOn { deadline, clock });
-    stop_by(Stop {
-        deadline: Timestamp::MAX,
-        sign: Some(sign),
-    })
+    stop_by(Stop { deadline: Timestamp::MAX, sign: Some(sign) })
 }
 
 fn stop_by(stop: Stop) -> RestoreStop {
@@ -187,8 +181,6 @@ impl Cancellation {
 
 impl fmt::Debug for Cancellation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cancellation")
-            .field("is_cancelled", &self.is_cancelled())
-            .finish()
+        f.debug_struct("Cancellation").field("is_cancelled", &self.is_cancelled()).finish()
     }
 }

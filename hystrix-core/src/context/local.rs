@@ -33,10 +33,7 @@ impl<T: Clone + Send + Sync + 'static> Propagator for ThreadLocal<T> {
 impl<T: Clone + Send + Sync + 'static> Carried for Value<T> {
     fn run(&self, body: &mut dyn FnMut()) {
         let before = self.key.replace(self.value.clone());
-        let _restore = Restore {
-            key: self.key,
-            before: Some(before),
-        };
+        let _restore = Restore { key: self.key, before: Some(before) };
         body();
     }
 }

@@ -123,10 +123,7 @@ pub(crate) struct Captured(Option<Arc<[Box<dyn Carried>]>>);
 
 impl Captured {
     pub(crate) fn new(propagators: &[Arc<dyn Propagator>]) -> Self {
-        let carried: Vec<_> = propagators
-            .iter()
-            .filter_map(|propagator| propagator.capture())
-            .collect();
+        let carried: Vec<_> = propagators.iter().filter_map(|propagator| propagator.capture()).collect();
         Self((!carried.is_empty()).then(|| carried.into()))
     }
 

@@ -42,10 +42,7 @@ pub fn with<T: Any + Send + Sync, R>(value: T, body: impl FnOnce() -> R) -> R {
 ///
 /// What else is in place is what was in place where this function was called.
 pub fn scope<T: Any + Send + Sync, F: Future>(value: T, future: F) -> Scoped<F> {
-    Scoped {
-        values: pushed(value),
-        future,
-    }
+    Scoped { values: pushed(value), future }
 }
 
 /// Returns the innermost value of type `T`.

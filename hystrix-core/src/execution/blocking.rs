@@ -53,10 +53,9 @@ where
     let ran = contained(|| {
         let result = context::enter_until(&core.key, entry.deadline, &core.clock, body);
         match judge::left(core, cut_at, &judge, result) {
-            Left {
-                end,
-                result: Ok((Ok(value), Class::SUCCESS)),
-            } if end < cut_at => good = Some((value, end)),
+            Left { end, result: Ok((Ok(value), Class::SUCCESS)) } if end < cut_at => {
+                good = Some((value, end))
+            }
             other => left = Some(other),
         }
     });

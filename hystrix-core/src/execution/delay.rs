@@ -20,11 +20,7 @@ pub(super) struct Delay {
 impl Delay {
     pub(super) fn new(runtime: Arc<Runtime>, duration: Duration) -> Self {
         let until = runtime.clock.now() + duration;
-        Self {
-            runtime,
-            until,
-            token: None,
-        }
+        Self { runtime, until, token: None }
     }
 }
 

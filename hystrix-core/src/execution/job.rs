@@ -165,11 +165,7 @@ where
     let job = Arc::new(Job {
         ticket,
         entry: AtomicU64::new(0),
-        rest: Mutex::new(Rest {
-            body: Some((body, judge)),
-            held: Some(held),
-            token: None,
-        }),
+        rest: Mutex::new(Rest { body: Some((body, judge)), held: Some(held), token: None }),
         then: then(&context),
         context,
         runner: AtomicWaker::new(),
@@ -205,10 +201,7 @@ where
 
     fn enqueue(self: Arc<Self>, home: Home) -> Submitted<Self, T, E> {
         let core = self.core().clone();
-        let pool = core
-            .pool
-            .as_ref()
-            .expect("a command of this kind is built with its pool");
+        let pool = core.pool.as_ref().expect("a command of this kind is built with its pool");
         let work = Work(self.clone());
         let room = match self.ticket.mode {
             Mode::Off => Room::Beyond,
@@ -285,12 +278,7 @@ where
         if !self.ticket.delay.is_zero() {
             wait_for(Delay::new(core.runtime.clone(), self.ticket.delay));
         }
-        let worker = OnWorker {
-            core,
-            context: &self.context,
-            stop: self.clone(),
-            runner: &self.runner,
-        };
+        let worker = OnWorker { core, context: &self.context, stop: self.clone(), runner: &self.runner };
         let cut_at = self.ticket.cut_at();
         if now >= cut_at {
             // The deadline passed in the queue, and this worker was faster than the timer.
@@ -337,18 +325,14 @@ where
         }
         let home = Home::current();
         if self.ticket.mode != Mode::Off {
-            self.core()
-                .stats
-                .queued(home, now, now.nanos_since(self.ticket.arrival));
+            self.core().stats.queued(home, now, now.nanos_since(self.ticket.arrival));
         }
         let left = self.run_body(now);
         // Innermost first: the place, then the permit; the caller is told last.
         drop(seat);
         let held = self.rest.lock().held.take();
         drop(held);
-        let end = left
-            .as_ref()
-            .map_or_else(|| self.core().clock.now(), |left| left.end);
+        let end = left.as_ref().map_or_else(|| self.core().clock.now(), |left| left.end);
         let panicked = left.as_ref().is_some_and(Left::panicked);
         if let Some(left) = left {
             let (outcome, answer) = judge::verdict(&self.ticket, left);
@@ -376,9 +360,7 @@ where
         if abandoned {
             core.stats.abandoned(home);
         }
-        let (facts, change) = self
-            .ticket
-            .account_silently(home, outcome, Verdict::Neutral, now, abandoned);
+        let (facts, change) = self.ticket.account_silently(home, outcome, Verdict::Neutral, now, abandoned);
         core.runtime.circuit_changed(change);
         self.settled_without_body(stage);
         let rejection = core.rejection(RejectionKind::ShutDown);
@@ -443,18 +425,11 @@ pub(super) struct Wait<T, E> {
 
 impl<T, E> Wait<T, E> {
     pub(super) fn on_thread(core: &Core) -> Self {
-        Self {
-            meets: !core.clock.is_system(),
-            ..Self::in_task()
-        }
+        Self { meets: !core.clock.is_system(), ..Self::in_task() }
     }
 
     pub(super) fn in_task() -> Self {
-        Self {
-            attempt: Promise::new(),
-            meets: false,
-            met: AtomicBool::new(false),
-        }
+        Self { attempt: Promise::new(), meets: false, met: AtomicBool::new(false) }
     }
 }
 

@@ -124,15 +124,8 @@ pub(crate) fn left<T, E>(
 ) -> Left<T, E> {
     let end = core.clock.now();
     // A late result is dropped whatever it is: its class would be asked for nothing.
-    let class = if end < cut_at {
-        judge.class(&result)
-    } else {
-        Class::IGNORE
-    };
-    Left {
-        end,
-        result: Ok((result, class)),
-    }
+    let class = if end < cut_at { judge.class(&result) } else { Class::IGNORE };
+    Left { end, result: Ok((result, class)) }
 }
 
 impl<T, E> Left<T, E> {
@@ -143,10 +136,7 @@ impl<T, E> Left<T, E> {
 
     /// What is left of a body that was not run because its deadline had passed: nobody looks at it.
     pub(crate) fn nothing(end: Timestamp) -> Self {
-        Self {
-            end,
-            result: Err(Box::new(())),
-        }
+        Self { end, result: Err(Box::new(())) }
     }
 
     pub(crate) fn panicked(&self) -> bool {
@@ -183,10 +173,7 @@ fn judged<T, E>(result: Result<T, E>, meaning: Meaning) -> (Outcome, Answer<T, E
 
 #[cold]
 fn panicked<T, E>(core: &Core, panic: Box<dyn Any + Send>) -> (Outcome, Answer<T, E>) {
-    (
-        Outcome::Failure,
-        Answer::Failed(panic_rejection(core, panic).into_error()),
-    )
+    (Outcome::Failure, Answer::Failed(panic_rejection(core, panic).into_error()))
 }
 
 /// The rejection that a contained panic becomes.

@@ -74,9 +74,7 @@ impl<T, E> Attempt<T, E> {
         let core: &Core = ticket.core();
         let outcome = core.rejected_by_isolation();
         let end = core.clock.now();
-        let rejection = core
-            .rejection(RejectionKind::NoThread)
-            .with_message(error.to_string());
+        let rejection = core.rejection(RejectionKind::NoThread).with_message(error.to_string());
         core.warn_of(end, outcome, &rejection);
         ticket.settle(outcome);
         let facts = ticket.account(home, outcome, end, false);
@@ -102,11 +100,7 @@ pub(crate) struct Failed<T, E> {
 
 impl<T, E> Failed<T, E> {
     pub(crate) fn cut(cut: Cut) -> Self {
-        Self {
-            facts: cut.facts,
-            error: cut.rejection.into_error(),
-            value: None,
-        }
+        Self { facts: cut.facts, error: cut.rejection.into_error(), value: None }
     }
 }
 
@@ -117,15 +111,7 @@ pub(crate) fn conclude<T, E>(core: &Core, home: Home, attempt: Attempt<T, E>) ->
         Answer::Value(value) => Ok(value),
         Answer::Error(error) => Err(CommandError::Inner(error)),
         Answer::Failed(error) => {
-            return failed(
-                core,
-                home,
-                Failed {
-                    facts,
-                    error,
-                    value: None,
-                },
-            );
+            return failed(core, home, Failed { facts, error, value: None });
         }
         Answer::FailedValue(value) => {
             let error = core.rejection(RejectionKind::FailedValue).into_error();
@@ -142,13 +128,7 @@ fn failed<T, E>(core: &Core, home: Home, failed: Failed<T, E>) -> Next<T, E> {
         return Next::FallBack(failed);
     }
     // Shadow and off have no fallback; the caller gets what the body gave.
-    close(
-        core,
-        home,
-        &failed.facts,
-        failed.error.rejection(),
-        Ending::DIRECT,
-    );
+    close(core, home, &failed.facts, failed.error.rejection(), Ending::DIRECT);
     Next::Done(match failed.value {
         Some(value) => Ok(value),
         None => Err(failed.error),
@@ -182,28 +162,16 @@ pub(crate) struct NotRun {
 
 impl NotRun {
     /// No worker could be had for it.
-    pub(crate) const NO_WORKER: NotRun = NotRun {
-        outcome: FallbackOutcome::Rejection,
-        rejection: Some(RejectionKind::PoolFull),
-    };
-    pub(crate) const NO_THREAD: NotRun = NotRun {
-        outcome: FallbackOutcome::Rejection,
-        rejection: Some(RejectionKind::NoThread),
-    };
+    pub(crate) const NO_WORKER: NotRun =
+        NotRun { outcome: FallbackOutcome::Rejection, rejection: Some(RejectionKind::PoolFull) };
+    pub(crate) const NO_THREAD: NotRun =
+        NotRun { outcome: FallbackOutcome::Rejection, rejection: Some(RejectionKind::NoThread) };
     /// There is none.
-    pub(crate) const MISSING: NotRun = NotRun {
-        outcome: FallbackOutcome::Missing,
-        rejection: None,
-    };
-    pub(crate) const SHUT_DOWN: NotRun = NotRun {
-        outcome: FallbackOutcome::Rejection,
-        rejection: Some(RejectionKind::ShutDown),
-    };
+    pub(crate) const MISSING: NotRun = NotRun { outcome: FallbackOutcome::Missing, rejection: None };
+    pub(crate) const SHUT_DOWN: NotRun =
+        NotRun { outcome: FallbackOutcome::Rejection, rejection: Some(RejectionKind::ShutDown) };
     /// Nobody waits for its answer any more.
-    pub(crate) const CANCELLED: NotRun = NotRun {
-        outcome: FallbackOutcome::Cancelled,
-        rejection: None,
-    };
+    pub(crate) const CANCELLED: NotRun = NotRun { outcome: FallbackOutcome::Cancelled, rejection: None };
 }
 
 /// Who tells the listeners of a call's end.
@@ -258,11 +226,7 @@ pub(crate) fn without_fallback<T, E>(
     why: &NotRun,
     tell: Tell,
 ) -> Result<T, CommandError<E>> {
-    let Failed {
-        facts,
-        mut error,
-        value,
-    } = failed;
+    let Failed { facts, mut error, value } = failed;
     if let CommandError::Rejected(rejection) = &mut error {
         rejection.set_fallback(why.outcome);
     }
@@ -313,25 +277,14 @@ pub(crate) struct Ending {
 
 impl Ending {
     /// No fallback was asked.
-    pub(crate) const DIRECT: Ending = Ending {
-        fallback: None,
-        fallback_rejection: None,
-        tell: Tell::Here,
-    };
+    pub(crate) const DIRECT: Ending = Ending { fallback: None, fallback_rejection: None, tell: Tell::Here };
 
     /// The caller left while its fallback was under way.
-    pub(crate) const CANCELLED: Ending = Ending {
-        fallback: Some(FallbackOutcome::Cancelled),
-        fallback_rejection: None,
-        tell: Tell::Here,
-    };
+    pub(crate) const CANCELLED: Ending =
+        Ending { fallback: Some(FallbackOutcome::Cancelled), fallback_rejection: None, tell: Tell::Here };
 
     pub(crate) fn fallback(outcome: FallbackOutcome, rejection: Option<RejectionKind>, tell: Tell) -> Self {
-        Self {
-            fallback: Some(outcome),
-            fallback_rejection: rejection,
-            tell,
-        }
+        Self { fallback: Some(outcome), fallback_rejection: rejection, tell }
     }
 }
 
@@ -349,8 +302,7 @@ pub(crate) fn close(core: &Core, home: Home, facts: &Facts, rejection: Option<&R
         core.stats.count(home, answered, Word::Fallback(fallback));
     }
     if !facts.outcome.is_rejection() {
-        core.stats
-            .answered(home, answered, answered.nanos_since(facts.arrival));
+        core.stats.answered(home, answered, answered.nanos_since(facts.arrival));
     }
     if core.runtime.sinks.listened() {
         tell(core, facts, rejection, ending, answered);
@@ -384,8 +336,7 @@ fn tell(core: &Core, facts: &Facts, rejection: Option<&Rejection>, ending: Endin
         Tell::Here => core.runtime.sinks.tell(|sink| sink.call(&event)),
         Tell::Elsewhere => {
             let runtime = core.runtime.clone();
-            core.runtime
-                .elsewhere(&core.key, move || runtime.sinks.tell(|sink| sink.call(&event)));
+            core.runtime.elsewhere(&core.key, move || runtime.sinks.tell(|sink| sink.call(&event)));
         }
     }
 }
@@ -395,11 +346,6 @@ pub(crate) fn abandoned_ended<C: CoreRef>(ticket: &Ticket<C>, end: Timestamp, pa
     let core: &Core = ticket.core();
     let outcome = ticket.outcome().unwrap_or(Outcome::Cancelled);
     core.stats.abandoned_ended(Home::current());
-    let event = AbandonedEvent {
-        command: core.key.clone(),
-        outcome,
-        ran: ticket.ran(end),
-        panicked,
-    };
+    let event = AbandonedEvent { command: core.key.clone(), outcome, ran: ticket.ran(end), panicked };
     core.runtime.sinks.tell(|sink| sink.abandoned_ended(&event));
 }

@@ -20,10 +20,7 @@ enum State<R> {
 
 impl<R> Promise<R> {
     pub(crate) fn new() -> Self {
-        Self {
-            state: Mutex::new(State::Awaited),
-            waiter: AtomicWaker::new(),
-        }
+        Self { state: Mutex::new(State::Awaited), waiter: AtomicWaker::new() }
     }
 
     /// Takes the value, or sees to it that the task is woken when it comes.

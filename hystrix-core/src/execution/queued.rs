@@ -96,9 +96,7 @@ impl<T, E> Drop for Queued<T, E> {
 
 impl<T, E> fmt::Debug for Queued<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queued")
-            .field("is_ready", &self.is_ready())
-            .finish()
+        f.debug_struct("Queued").field("is_ready", &self.is_ready()).finish()
     }
 }
 
@@ -150,11 +148,7 @@ where
 {
     fn over(&self, attempt: Attempt<T, E>, woken: Option<&Meeting>) {
         let (core, home) = (&self.core, Home::current());
-        let tell = if woken.is_some() {
-            Tell::Elsewhere
-        } else {
-            Tell::Here
-        };
+        let tell = if woken.is_some() { Tell::Elsewhere } else { Tell::Here };
         let failed = match conclude(core, home, attempt) {
             Next::Done(result) => return self.promise.keep(result),
             Next::FallBack(failed) => failed,
@@ -165,9 +159,7 @@ where
                 let (core, context) = (core.clone(), self.context.clone());
                 FallbackTask::hand_over(core, failed, fallback, context, self.promise.clone(), tell);
             }
-            _ => self
-                .promise
-                .keep(without_fallback(core, home, failed, &NotRun::MISSING, tell)),
+            _ => self.promise.keep(without_fallback(core, home, failed, &NotRun::MISSING, tell)),
         }
     }
 }
@@ -244,11 +236,7 @@ where
             entry: AtomicU64::new(0),
             result: PhantomData,
         });
-        let submitted = task
-            .core
-            .runtime
-            .fallback_workers
-            .submit(&Work(task.clone()), Room::Place);
+        let submitted = task.core.runtime.fallback_workers.submit(&Work(task.clone()), Room::Place);
         if let Err(refused) = submitted {
             let why = match refused {
                 Refused::ShutDown => NotRun::SHUT_DOWN,
@@ -267,10 +255,7 @@ where
         let result = without_fallback(&self.core, Home::current(), failed, why, tell);
         match tell {
             Tell::Here => drop_quietly(fallback),
-            Tell::Elsewhere => self
-                .core
-                .runtime
-                .elsewhere(&self.core.key, move || drop(fallback)),
+            Tell::Elsewhere => self.core.runtime.elsewhere(&self.core.key, move || drop(fallback)),
         }
         self.answerer.answer(result);
     }
@@ -291,9 +276,8 @@ where
             return;
         };
         let (core, home) = (&*self.core, Home::current());
-        let permit = open_fallback(core, home, fallback.form(), || {
-            self.context.run(|| fallback.wants(&failed.error))
-        });
+        let permit =
+            open_fallback(core, home, fallback.form(), || self.context.run(|| fallback.wants(&failed.error)));
         let permit = match permit {
             Ok(permit) => permit,
             Err(why) => {

@@ -115,10 +115,7 @@ where
             return answer_here(core, home, attempt, fallback);
         }
     };
-    let owning = Owning {
-        rest: Mutex::new(Some((fallback, context))),
-        promise: Promise::new(),
-    };
+    let owning = Owning { rest: Mutex::new(Some((fallback, context))), promise: Promise::new() };
     match race(core, &entry, body, judge, owning) {
         (Some(attempt), timed) => {
             let rest = timed.at_deadline.rest.lock().take();
@@ -223,18 +220,13 @@ fn race<T, E, N: AtDeadline>(
         PermitRelease::WithTheBody => (Some(held), None),
         PermitRelease::AtTimeout => (None, Some(held.share(core))),
     };
-    let timed = Arc::new(Timed {
-        ticket: ticket.share(core),
-        early: Mutex::new(early),
-        at_deadline,
-    });
+    let timed = Arc::new(Timed { ticket: ticket.share(core), early: Mutex::new(early), at_deadline });
     let token = match core.runtime.timer.arm(home, cut_at, Target::Claim(timed.clone())) {
         Ok(token) => token,
         Err(error) => return (Some(Attempt::no_thread(home, &timed.ticket, &error)), timed),
     };
-    let left = judge::run(core, cut_at, &judge, || {
-        context::enter_until(&core.key, cut_at, &core.clock, body)
-    });
+    let left =
+        judge::run(core, cut_at, &judge, || context::enter_until(&core.key, cut_at, &core.clock, body));
     core.runtime.timer.cancel(token);
     drop(held);
     if core.semaphore.release == PermitRelease::AtTimeout {

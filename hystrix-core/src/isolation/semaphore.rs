@@ -20,10 +20,7 @@ pub(crate) struct Semaphore {
 
 impl Semaphore {
     pub(crate) fn new(limit: Limit, release: PermitRelease) -> Self {
-        Self {
-            permits: Permits::new(limit),
-            release,
-        }
+        Self { permits: Permits::new(limit), release }
     }
 
     /// Takes a permit: true if it has to be put back, an error if all are out.

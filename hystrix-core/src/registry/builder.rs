@@ -82,9 +82,7 @@ impl RegistryBuilder {
     ///
     /// A setting that cannot be.
     pub fn group_defaults(mut self, group: &str, config: CommandConfig) -> Result<Self, ConfigError> {
-        config
-            .validate()
-            .map_err(|error| error.of(format_args!("defaults of group {group}")))?;
+        config.validate().map_err(|error| error.of(format_args!("defaults of group {group}")))?;
         self.layers.group_defaults.insert(group.into(), config);
         Ok(self)
     }
@@ -112,12 +110,8 @@ impl RegistryBuilder {
     /// Builds the registry. No thread is started until one is needed.
     #[must_use]
     pub fn build(self) -> Registry {
-        let fallback = Limits {
-            core: 0,
-            maximum: self.fallback_workers,
-            queue: 0,
-            keep_alive: Duration::from_secs(60),
-        };
+        let fallback =
+            Limits { core: 0, maximum: self.fallback_workers, queue: 0, keep_alive: Duration::from_secs(60) };
         let runtime = Arc::new(Runtime::new(self.clock, fallback, self.propagators));
         for sink in self.sinks {
             runtime.sinks.add(sink);
@@ -138,8 +132,6 @@ impl RegistryBuilder {
 
 impl fmt::Debug for RegistryBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RegistryBuilder")
-            .field("clock", &self.clock)
-            .finish_non_exhaustive()
+        f.debug_struct("RegistryBuilder").field("clock", &self.clock).finish_non_exhaustive()
     }
 }

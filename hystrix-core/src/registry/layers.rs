@@ -23,10 +23,7 @@ impl Select {
     /// Selects one command, whether it exists yet or not.
     #[must_use]
     pub fn command(group: &str, key: &str) -> Self {
-        Self(Selected::Command(CommandKey::new(
-            group.to_owned(),
-            key.to_owned(),
-        )))
+        Self(Selected::Command(CommandKey::new(group.to_owned(), key.to_owned())))
     }
 
     /// Selects the commands of a group.

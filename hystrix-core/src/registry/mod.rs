@@ -163,10 +163,7 @@ impl Registry {
 
     /// Adds a listener, until the subscription is dropped.
     pub fn subscribe(&self, sink: impl EventSink) -> Subscription {
-        Subscription {
-            listener: self.0.runtime.sinks.add(Box::new(sink)),
-            runtime: self.0.runtime.clone(),
-        }
+        Subscription { listener: self.0.runtime.sinks.add(Box::new(sink)), runtime: self.0.runtime.clone() }
     }
 
     /// Adds a kind of context that calls carry, for good.
@@ -183,28 +180,19 @@ impl Registry {
     /// Sizes that cannot be, or a pool that does not exist; nothing is changed then.
     pub fn resize(&self, definition: ThreadPool) -> Result<(), ConfigError> {
         let name = definition.name.clone().unwrap_or_default();
-        let limits = definition
-            .limits()
-            .map_err(|error| error.of(format_args!("pool {name}")))?;
+        let limits = definition.limits().map_err(|error| error.of(format_args!("pool {name}")))?;
         let pool = self.0.state.lock().pools.get(&*name).cloned();
         let Some(pool) = pool else {
             return Err(ConfigError::new("name", name, "the name of a pool that exists"));
         };
         pool.redefine(definition, limits);
         // The default limit of fallbacks follows the pool's places.
-        let affected = self.handles(|handle| {
-            handle
-                .core
-                .pool
-                .as_ref()
-                .is_some_and(|other| Arc::ptr_eq(other, &pool))
-        });
+        let affected =
+            self.handles(|handle| handle.core.pool.as_ref().is_some_and(|other| Arc::ptr_eq(other, &pool)));
         for handle in affected {
             self.resettle(&handle);
         }
-        self.0
-            .runtime
-            .pool_event(pool.name(), Some(PoolEventKind::Resized));
+        self.0.runtime.pool_event(pool.name(), Some(PoolEventKind::Resized));
         Ok(())
     }
 
@@ -250,11 +238,7 @@ impl Registry {
     }
 
     fn make(&self, state: &mut State, definition: &Definition) -> Result<CommandHandle, ConfigError> {
-        let Definition {
-            key,
-            config,
-            isolation,
-        } = definition;
+        let Definition { key, config, isolation } = definition;
         let runtime = &self.0.runtime;
         let (pool, release) = match isolation {
             Isolation::InPlace(release) => (None, *release),
@@ -265,20 +249,13 @@ impl Registry {
         let shape = settings.shape().map_err(|error| error.of(key))?;
         let latency = settings.latency_shape().map_err(|error| error.of(key))?;
         let now = runtime.clock.now();
-        let shared = config
-            .circuit_breaker
-            .as_ref()
-            .and_then(|setting| setting.0.as_ref()?.shared.clone());
+        let shared = config.circuit_breaker.as_ref().and_then(|setting| setting.0.as_ref()?.shared.clone());
         let circuit = match &shared {
             Some(name) => state.shared_circuit(name, &settings, shape, now),
             None => Arc::new(Circuit::new(key.to_string(), settings.rules(), shape, now)),
         };
         // A pool bounds its own concurrency; a permit beside it would be a second limit for the same thing.
-        let semaphore = if pool.is_some() {
-            Limit::from(None)
-        } else {
-            settings.semaphore().value
-        };
+        let semaphore = if pool.is_some() { Limit::from(None) } else { settings.semaphore().value };
         let core = Core {
             key: key.clone(),
             runtime: runtime.clone(),
@@ -310,10 +287,7 @@ impl Registry {
         definition: &ThreadPool,
     ) -> Result<Arc<Pool>, ConfigError> {
         let limits = definition.limits().map_err(|error| error.of(key))?;
-        let name = definition
-            .name
-            .clone()
-            .unwrap_or_else(|| key.group().to_owned().into());
+        let name = definition.name.clone().unwrap_or_else(|| key.group().to_owned().into());
         if let Some(pool) = state.pools.get(&*name) {
             let pool = pool.clone();
             // A command that only names a pool has no say in its sizes.
@@ -343,12 +317,7 @@ impl Registry {
 
     fn handles(&self, wanted: impl Fn(&CommandHandle) -> bool) -> Vec<CommandHandle> {
         let state = self.0.state.lock();
-        state
-            .commands
-            .values()
-            .filter(|handle| wanted(handle))
-            .cloned()
-            .collect()
+        state.commands.values().filter(|handle| wanted(handle)).cloned().collect()
     }
 
     /// Resolves a command's layers again and puts what changed into effect.
@@ -373,11 +342,7 @@ impl Registry {
             (before, after)
         };
         if before != after {
-            let event = ModeEvent {
-                command: handle.key().clone(),
-                from: before,
-                to: after,
-            };
+            let event = ModeEvent { command: handle.key().clone(), from: before, to: after };
             self.0.runtime.sinks.tell(|sink| sink.mode_changed(&event));
         }
     }
@@ -386,10 +351,7 @@ impl Registry {
 impl State {
     /// Notes something once.
     fn find(&mut self, about: String, message: String) {
-        let finding = Finding {
-            about: about.into(),
-            message: message.into(),
-        };
+        let finding = Finding { about: about.into(), message: message.into() };
         if !self.findings.contains(&finding) {
             self.findings.push(finding);
         }

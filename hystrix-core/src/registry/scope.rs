@@ -31,18 +31,12 @@ impl Registry {
     pub fn enter(&self) -> Entered {
         SCOPES.fetch_add(1, Relaxed);
         let before = CURRENT.replace(Some(self.clone()));
-        Entered {
-            before,
-            on_this_thread: PhantomData,
-        }
+        Entered { before, on_this_thread: PhantomData }
     }
 
     /// Makes a future in which this registry is the current one.
     pub fn scope<F: Future>(&self, future: F) -> InRegistry<F> {
-        InRegistry {
-            registry: self.clone(),
-            future,
-        }
+        InRegistry { registry: self.clone(), future }
     }
 }
 

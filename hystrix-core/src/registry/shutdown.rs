@@ -149,12 +149,7 @@ impl Inner {
         }
         let fallbacks = self.runtime.fallback_workers.look();
         let now = self.runtime.clock.now();
-        left.extend(
-            fallbacks
-                .running
-                .into_iter()
-                .map(|running| RunningTask::new(running, now).into()),
-        );
+        left.extend(fallbacks.running.into_iter().map(|running| RunningTask::new(running, now).into()));
         for command in commands.iter().filter(|command| command.core.pool.is_none()) {
             let stats = &command.core.stats;
             let in_place = |count: u64, abandoned| {

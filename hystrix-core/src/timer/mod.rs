@@ -76,9 +76,7 @@ impl Timer {
     fn with_shards(clock: TimeSource, shards: usize) -> Self {
         Self(Arc::new_cyclic(|me| Core {
             clock,
-            shards: (0..shards)
-                .map(|_| CachePadded::new(Mutex::new(Shard::new())))
-                .collect(),
+            shards: (0..shards).map(|_| CachePadded::new(Mutex::new(Shard::new()))).collect(),
             planned: CachePadded::new(AtomicU64::new(FOREVER)),
             closed: AtomicBool::new(false),
             sleeper: Mutex::new(None),
@@ -99,10 +97,7 @@ impl Timer {
         }
         // Even, so that it is never mistaken for AWAKE.
         let at = Timestamp::from_nanos(
-            deadline
-                .as_nanos()
-                .saturating_add(deadline.as_nanos() & 1)
-                .min(FOREVER - 2),
+            deadline.as_nanos().saturating_add(deadline.as_nanos() & 1).min(FOREVER - 2),
         );
         let shard = home.index() & (core.shards.len() - 1);
         let (entry, wake) = {

@@ -39,12 +39,7 @@ struct Slot {
 
 impl Shard {
     pub(super) const fn new() -> Self {
-        Self {
-            slots: Vec::new(),
-            free: NONE,
-            heap: BinaryHeap::new(),
-            armed: 0,
-        }
+        Self { slots: Vec::new(), free: NONE, heap: BinaryHeap::new(), armed: 0 }
     }
 
     pub(super) fn armed(&self) -> usize {
@@ -62,10 +57,7 @@ impl Shard {
             self.push(deadline, index);
         }
         self.armed += 1;
-        Entry {
-            slot: index,
-            generation,
-        }
+        Entry { slot: index, generation }
     }
 
     fn take_slot(&mut self) -> u32 {
@@ -90,8 +82,7 @@ impl Shard {
         // Ever earlier deadlines leave nodes behind; keep what a slot still answers to.
         if self.heap.len() > 2 * self.slots.len() + 64 {
             let slots = &self.slots;
-            self.heap
-                .retain(|Reverse((time, index))| slots[*index as usize].queued_at == *time);
+            self.heap.retain(|Reverse((time, index))| slots[*index as usize].queued_at == *time);
         }
     }
 

@@ -31,12 +31,7 @@ mod plain {
             let clock = ManualClock::new();
             let timer = Timer::new(TimeSource::Given(Arc::new(clock.clone())));
             let (sender, fired) = mpsc::channel();
-            Self {
-                clock,
-                timer,
-                sender,
-                fired,
-            }
+            Self { clock, timer, sender, fired }
         }
 
         fn probe(&self, number: usize) -> Target {
@@ -69,11 +64,7 @@ mod plain {
             bench.arm(number, millis(after));
         }
         bench.clock.advance(Duration::from_secs(3600));
-        let seen: Vec<_> = bench
-            .fired
-            .try_iter()
-            .map(|(number, at)| (number, at.since(begin)))
-            .collect();
+        let seen: Vec<_> = bench.fired.try_iter().map(|(number, at)| (number, at.since(begin))).collect();
         assert_eq!(seen, [(1, millis(100)), (2, millis(200)), (0, millis(300))]);
         assert_eq!(bench.timer.armed(), 0);
     }
@@ -102,9 +93,7 @@ mod plain {
         let bench = Bench::new();
         let begin = bench.clock.now();
         let chain = Chain(bench.timer.clone(), bench.clock.clone(), bench.sender.clone());
-        let armed = bench
-            .timer
-            .arm(HERE, begin + millis(100), Target::Claim(Arc::new(chain)));
+        let armed = bench.timer.arm(HERE, begin + millis(100), Target::Claim(Arc::new(chain)));
         armed.expect("a clock that rings needs no thread");
         bench.clock.advance(Duration::from_secs(1));
         assert_eq!(bench.fired.try_recv(), Ok((1, begin + millis(150))));
@@ -114,9 +103,7 @@ mod plain {
     fn a_cancelled_deadline_never_fires_and_keeps_nothing() {
         let bench = Bench::new();
         let probe = Arc::new(Probe(0, bench.sender.clone()));
-        let armed = bench
-            .timer
-            .arm(HERE, bench.clock.now() + millis(5), Target::Claim(probe.clone()));
+        let armed = bench.timer.arm(HERE, bench.clock.now() + millis(5), Target::Claim(probe.clone()));
         assert!(bench.timer.cancel(armed.expect("armed")));
         assert_eq!(Arc::strong_count(&probe), 1);
         bench.clock.advance(Duration::from_secs(1));
@@ -129,10 +116,7 @@ mod plain {
         let token = bench.arm(0, Duration::ZERO);
         assert_eq!(bench.fired(), [0]);
         assert!(!bench.timer.cancel(token), "it has fired");
-        let never = bench
-            .timer
-            .arm(HERE, Timestamp::MAX, bench.probe(1))
-            .expect("nothing to arm");
+        let never = bench.timer.arm(HERE, Timestamp::MAX, bench.probe(1)).expect("nothing to arm");
         assert_eq!(bench.timer.armed(), 0);
         assert!(bench.timer.cancel(never));
     }
@@ -151,10 +135,7 @@ mod plain {
             let token = bench.timer.arm(HERE, deadline, target).expect("armed");
             assert!(bench.timer.cancel(token));
         }
-        assert_eq!(
-            (Arc::strong_count(&kept), bench.timer.armed(), bench.nodes()),
-            (1, 0, 1)
-        );
+        assert_eq!((Arc::strong_count(&kept), bench.timer.armed(), bench.nodes()), (1, 0, 1));
     }
 
     #[test]
@@ -229,9 +210,7 @@ mod plain {
         timer.arm(HERE, far, target(0)).expect("a thread");
         timer.shutdown();
         assert_eq!(fired.try_recv().map(|(number, _)| number), Ok(0));
-        timer
-            .arm(HERE, far, target(1))
-            .expect("after the end it fires at once");
+        timer.arm(HERE, far, target(1)).expect("after the end it fires at once");
         assert_eq!(fired.try_recv().map(|(number, _)| number), Ok(1));
     }
 
@@ -276,9 +255,7 @@ mod plain {
         }
         let bench = Bench::new();
         let waker = Waker::from(Arc::new(Panics));
-        let armed = bench
-            .timer
-            .arm(HERE, bench.clock.now() + millis(1), Target::Waker(waker));
+        let armed = bench.timer.arm(HERE, bench.clock.now() + millis(1), Target::Waker(waker));
         armed.expect("a clock that rings needs no thread");
         bench.arm(0, millis(2));
         bench.clock.advance(millis(5));
@@ -294,14 +271,9 @@ mod plain {
             }
         }
         let bench = Bench::new();
-        let wakes = [
-            Arc::new(Counts(AtomicUsize::new(0))),
-            Arc::new(Counts(AtomicUsize::new(0))),
-        ];
+        let wakes = [Arc::new(Counts(AtomicUsize::new(0))), Arc::new(Counts(AtomicUsize::new(0)))];
         let [first, second] = [0, 1].map(|index: usize| Waker::from(wakes[index].clone()));
-        let armed = bench
-            .timer
-            .arm(HERE, bench.clock.now() + millis(1), Target::Waker(first.clone()));
+        let armed = bench.timer.arm(HERE, bench.clock.now() + millis(1), Target::Waker(first.clone()));
         let token = armed.expect("a clock that rings needs no thread");
         assert!(bench.timer.refresh(&token, &first));
         assert!(bench.timer.refresh(&token, &second));
@@ -354,9 +326,7 @@ mod loom_timer {
             let arm = |home: u32, timer: &Timer, fired: &loom::sync::Arc<_>| {
                 let target = Target::Claim(Arc::new(Fires(loom::sync::Arc::clone(fired))));
                 let deadline = Timestamp::from_nanos(2 + u64::from(home) * 2);
-                timer
-                    .arm(Home::of(home), deadline, target)
-                    .expect("loom starts threads");
+                timer.arm(Home::of(home), deadline, target).expect("loom starts threads");
             };
             let other = {
                 let (timer, fired) = (timer.clone(), fired.clone());

@@ -89,8 +89,7 @@ impl Latency {
         }
         let count = &self.counts[index_of(nanos)];
         count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
-        self.sum
-            .store(self.sum.load(Relaxed).wrapping_add(nanos), Relaxed);
+        self.sum.store(self.sum.load(Relaxed).wrapping_add(nanos), Relaxed);
         if nanos > self.max.load(Relaxed) {
             self.max.store(nanos, Relaxed);
         }
@@ -123,8 +122,7 @@ impl Latency {
         packed.retain(|sub| sub.epoch >= oldest);
         self.epoch.store(epoch + 1, Relaxed);
         // Pairs with nothing: readers hold the lock, and only the owner reads this without it.
-        self.ends
-            .store((epoch + 1).saturating_mul(shape.bucket_len()), Release);
+        self.ends.store((epoch + 1).saturating_mul(shape.bucket_len()), Release);
     }
 
     /// Adds what lies within the window that ends at `now`.
@@ -161,11 +159,7 @@ pub(crate) struct Distribution {
 
 impl Distribution {
     pub(crate) fn empty() -> Self {
-        Self {
-            counts: Box::new([0; BUCKETS]),
-            sum: 0,
-            max: 0,
-        }
+        Self { counts: Box::new([0; BUCKETS]), sum: 0, max: 0 }
     }
 
     pub(crate) fn count(&self) -> u64 {

@@ -23,11 +23,7 @@ impl Shape {
     ) -> Result<Self, ConfigError> {
         let ((window_name, window), (buckets_name, count)) = (window, buckets);
         if count == 0 || count > Self::MAX_BUCKETS {
-            return Err(ConfigError::new(
-                buckets_name,
-                count,
-                format!("1 to {}", Self::MAX_BUCKETS),
-            ));
+            return Err(ConfigError::new(buckets_name, count, format!("1 to {}", Self::MAX_BUCKETS)));
         }
         let (length, count) = (nanos(window), count as u64);
         let even = length % count == 0 && length / count >= 1_000_000 && length < u64::MAX;
@@ -35,10 +31,7 @@ impl Shape {
             let allowed = format!("a window that {count} buckets divide evenly into 1 ms or more each");
             return Err(ConfigError::new(window_name, window, allowed));
         }
-        Ok(Self {
-            bucket: length / count,
-            buckets: count,
-        })
+        Ok(Self { bucket: length / count, buckets: count })
     }
 
     pub(crate) fn window(self) -> Duration {
@@ -151,8 +144,7 @@ impl<const K: usize> Rolling<K> {
         self.current.store(index, Relaxed);
         self.era.store(era, Relaxed);
         self.starts.store(epoch * shape.bucket_len(), Relaxed);
-        self.ends
-            .store((epoch + 1).saturating_mul(shape.bucket_len()), Relaxed);
+        self.ends.store((epoch + 1).saturating_mul(shape.bucket_len()), Relaxed);
     }
 
     /// Adds this shard's counts within the window that ends at `now`, and raises `peak`.

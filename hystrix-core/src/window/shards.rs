@@ -22,11 +22,7 @@ pub(crate) struct Shards<T> {
 
 impl<T> Shards<T> {
     pub(crate) fn new() -> Self {
-        Self {
-            near: [const { OnceLock::new() }; NEAR],
-            far: OnceLock::new(),
-            shared: OnceLock::new(),
-        }
+        Self { near: [const { OnceLock::new() }; NEAR], far: OnceLock::new(), shared: OnceLock::new() }
     }
 
     /// The shard at `home`, the calling thread's own, if it was made already and is one of the first few.
@@ -48,18 +44,14 @@ impl<T> Shards<T> {
     fn with_rare<R>(&self, home: Home, make: impl FnOnce() -> T, write: impl FnOnce(&T) -> R) -> R {
         let index = home.index();
         if index >= ALL {
-            let shared = self
-                .shared
-                .get_or_init(|| Box::new((CachePadded::new(make()), Mutex::new(()))));
+            let shared = self.shared.get_or_init(|| Box::new((CachePadded::new(make()), Mutex::new(()))));
             let _writer = shared.1.lock();
             return write(&shared.0);
         }
         let slot = match self.near.get(index) {
             Some(slot) => slot,
             None => {
-                let far = self
-                    .far
-                    .get_or_init(|| (NEAR..ALL).map(|_| OnceLock::new()).collect());
+                let far = self.far.get_or_init(|| (NEAR..ALL).map(|_| OnceLock::new()).collect());
                 &far[index - NEAR]
             }
         };

@@ -143,12 +143,7 @@ impl Shard {
 
 impl Stats {
     pub(crate) fn new(shape: Shape, latency: LatencyShape, system_time: bool) -> Self {
-        Self {
-            shape,
-            latency,
-            look_every: if system_time { LOOK_EVERY } else { 0 },
-            shards: Shards::new(),
-        }
+        Self { shape, latency, look_every: if system_time { LOOK_EVERY } else { 0 }, shards: Shards::new() }
     }
 
     #[inline]
@@ -215,16 +210,12 @@ impl Stats {
 
     /// A whole call was answered.
     pub(crate) fn answered(&self, home: Home, now: Timestamp, total: u64) {
-        self.with(home, |shard| {
-            made(&shard.latencies.total).record(self.latency, now, total)
-        });
+        self.with(home, |shard| made(&shard.latencies.total).record(self.latency, now, total));
     }
 
     /// A queued job began.
     pub(crate) fn queued(&self, home: Home, now: Timestamp, waited: u64) {
-        self.with(home, |shard| {
-            made(&shard.latencies.queue).record(self.latency, now, waited)
-        });
+        self.with(home, |shard| made(&shard.latencies.queue).record(self.latency, now, waited));
     }
 
     /// A body runs on although its caller is answered.
@@ -284,18 +275,11 @@ impl Stats {
         };
         let mut peak = 0;
         for shard in self.shards.each() {
-            shard
-                .rolling
-                .add_to(self.shape, 0, now, &mut all.rolling, &mut peak);
+            shard.rolling.add_to(self.shape, 0, now, &mut all.rolling, &mut peak);
             for (sum, count) in all.cumulative.iter_mut().zip(&shard.cumulative) {
                 *sum += count.load(Relaxed);
             }
-            let Latencies {
-                whole,
-                body,
-                total,
-                queue,
-            } = &shard.latencies;
+            let Latencies { whole, body, total, queue } = &shard.latencies;
             let add = |latency: &OnceLock<Box<Latency>>, sum: &mut Distribution| {
                 if let Some(latency) = latency.get() {
                     latency.add_to(self.latency, now, sum);

@@ -30,11 +30,7 @@ struct Counted {
 impl Counted {
     fn new(shape: Shape) -> Self {
         let now = Timestamp::ZERO + Duration::from_secs(3600);
-        Self {
-            shape,
-            rolling: Rolling::new(shape),
-            now,
-        }
+        Self { shape, rolling: Rolling::new(shape), now }
     }
 
     fn feed(&mut self, kinds: &[usize]) {

@@ -202,10 +202,7 @@ impl<J: Job> Workers<J> {
             state.placed += 1;
         }
         state.tally.submitted += 1;
-        let entry = state.queue.push(Queued {
-            job: job.clone(),
-            room,
-        });
+        let entry = state.queue.push(Queued { job: job.clone(), room });
         job.entry().store(entry, Relaxed);
         idle = state.wake_one();
         fresh = (idle.is_none()).then(|| state.hire()).flatten();
@@ -228,10 +225,7 @@ impl<J: Job> Workers<J> {
         let mut state = self.0.state.lock();
         let entry = entry.load(Relaxed);
         let removed = state.queue.remove(entry);
-        if let Some(Queued {
-            room: Room::Place, ..
-        }) = &removed
-        {
+        if let Some(Queued { room: Room::Place, .. }) = &removed {
             state.placed -= 1;
         }
         drop(state);
@@ -243,11 +237,7 @@ impl<J: Job> Workers<J> {
     pub(crate) fn abandon(&self, entry: &AtomicU64) {
         let mut state = self.0.state.lock();
         let entry = entry.load(Relaxed);
-        let running = state
-            .workers
-            .iter_mut()
-            .flatten()
-            .filter_map(|worker| worker.current.as_mut());
+        let running = state.workers.iter_mut().flatten().filter_map(|worker| worker.current.as_mut());
         for current in running {
             if current.job.entry().load(Relaxed) == entry {
                 current.abandoned = true;
@@ -316,11 +306,7 @@ impl<J: Job> Workers<J> {
             }
             waiting.push(queued.job);
         }
-        let running = state
-            .workers
-            .iter()
-            .flatten()
-            .filter_map(|worker| worker.current.as_ref());
+        let running = state.workers.iter().flatten().filter_map(|worker| worker.current.as_ref());
         waiting.extend(running.map(|current| current.job.clone()));
         let mut idle = Vec::new();
         while !state.idle.is_empty() {
@@ -419,10 +405,7 @@ impl<J: Job> Due for Shared<J> {
         let keep_alive = state.limits.keep_alive;
         let mut sent_home = Vec::new();
         while state.live > state.limits.core
-            && state
-                .idle
-                .first()
-                .is_some_and(|idle| idle.since + keep_alive <= now)
+            && state.idle.first().is_some_and(|idle| idle.since + keep_alive <= now)
         {
             sent_home.extend(state.retire_longest_idle());
         }
@@ -478,9 +461,7 @@ impl<J> State<J> {
     }
 
     fn worker(&mut self, number: usize) -> &mut Worker<J> {
-        self.workers[number]
-            .as_mut()
-            .expect("a worker's record stands until its thread ends")
+        self.workers[number].as_mut().expect("a worker's record stands until its thread ends")
     }
 }
 

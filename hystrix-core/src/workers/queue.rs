@@ -21,13 +21,7 @@ struct Node<T> {
 
 impl<T> Queue<T> {
     pub(super) const fn new() -> Self {
-        Self {
-            nodes: Vec::new(),
-            head: NONE,
-            tail: NONE,
-            free: NONE,
-            len: 0,
-        }
+        Self { nodes: Vec::new(), head: NONE, tail: NONE, free: NONE, len: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -39,12 +33,7 @@ impl<T> Queue<T> {
         let index = match self.free {
             NONE => {
                 let index = u32::try_from(self.nodes.len()).expect("fewer than 2^32 jobs are queued");
-                self.nodes.push(Node {
-                    value: None,
-                    generation: 1,
-                    before: NONE,
-                    after: NONE,
-                });
+                self.nodes.push(Node { value: None, generation: 1, before: NONE, after: NONE });
                 index
             }
             index => {

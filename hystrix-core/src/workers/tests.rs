@@ -74,20 +74,10 @@ mod plain {
             let clock = ManualClock::new();
             let source = TimeSource::Given(Arc::new(clock.clone()));
             let timer = Timer::new(source.clone());
-            let limits = Limits {
-                core,
-                maximum,
-                queue,
-                keep_alive: Duration::from_secs(60),
-            };
+            let limits = Limits { core, maximum, queue, keep_alive: Duration::from_secs(60) };
             let workers = Workers::new("test", limits, source, timer);
             let (sender, begun) = mpsc::channel();
-            Self {
-                clock,
-                workers,
-                begun,
-                sender,
-            }
+            Self { clock, workers, begun, sender }
         }
 
         /// A job, and what opens its gate when it is dropped or sent to.
@@ -147,10 +137,7 @@ mod plain {
         let refused = bench.submit(4).expect_err("full");
         assert!(matches!(refused, Refused::Full { places: 4, in_use: 4 }));
         let look = bench.workers.look();
-        assert_eq!(
-            (look.live, look.running.len(), look.queued, look.tally.refused),
-            (3, 3, 1, 1)
-        );
+        assert_eq!((look.live, look.running.len(), look.queued, look.tally.refused), (3, 3, 1, 1));
         gates.remove(0);
         assert_eq!(bench.begins(), 3);
     }
@@ -161,10 +148,7 @@ mod plain {
         let first = bench.submit(0).expect("a worker");
         bench.begins();
         let (job, _gate) = bench.job(1);
-        bench
-            .workers
-            .submit(&job, Room::Place)
-            .expect("a place in the queue");
+        bench.workers.submit(&job, Room::Place).expect("a place in the queue");
         job.0.over.store(true, SeqCst);
         bench.workers.withdraw(&job.0.entry);
         assert_eq!((bench.workers.look().queued, bench.workers.look().placed), (0, 1));
@@ -179,19 +163,14 @@ mod plain {
         let bench = Bench::new(1, 1, 0);
         let (job, _gate) = bench.job(0);
         job.0.over.store(true, SeqCst);
-        bench
-            .workers
-            .submit(&job, Room::Place)
-            .expect("nothing to refuse");
+        bench.workers.submit(&job, Room::Place).expect("nothing to refuse");
         assert_eq!((bench.workers.look().live, bench.workers.look().placed), (0, 0));
     }
 
     #[test]
     fn kb_21_workers_above_the_core_end_when_they_were_idle_for_the_keep_alive() {
         let bench = Bench::new(1, 3, 0);
-        let gates: Vec<_> = (0..3)
-            .map(|number| bench.submit(number).expect("a worker"))
-            .collect();
+        let gates: Vec<_> = (0..3).map(|number| bench.submit(number).expect("a worker")).collect();
         (0..3).for_each(|_| assert!(bench.begins() < 3));
         drop(gates);
         bench.until("idle", |look| look.idle == 3);
@@ -206,23 +185,13 @@ mod plain {
     fn hc_084_resizing_takes_effect_at_once_and_stops_nobody() {
         let bench = Bench::new(2, 2, 0);
         let limits = bench.workers.limits();
-        let gates: Vec<_> = (0..2)
-            .map(|number| bench.submit(number).expect("a worker"))
-            .collect();
+        let gates: Vec<_> = (0..2).map(|number| bench.submit(number).expect("a worker")).collect();
         (0..2).for_each(|_| assert!(bench.begins() < 2));
         assert!(bench.submit(9).is_err());
-        bench.workers.resize(Limits {
-            core: 3,
-            maximum: 3,
-            ..limits
-        });
+        bench.workers.resize(Limits { core: 3, maximum: 3, ..limits });
         let third = bench.submit(2).expect("a place more");
         bench.begins();
-        bench.workers.resize(Limits {
-            core: 1,
-            maximum: 1,
-            ..limits
-        });
+        bench.workers.resize(Limits { core: 1, maximum: 1, ..limits });
         assert_eq!(bench.workers.look().running.len(), 3);
         assert!(bench.submit(9).is_err());
         drop((gates, third));
@@ -235,15 +204,9 @@ mod plain {
     fn a_raised_maximum_starts_workers_for_what_waits() {
         let bench = Bench::new(1, 1, 2);
         let limits = bench.workers.limits();
-        let _gates: Vec<_> = (0..3)
-            .map(|number| bench.submit(number).expect("a place"))
-            .collect();
+        let _gates: Vec<_> = (0..3).map(|number| bench.submit(number).expect("a place")).collect();
         assert_eq!(bench.begins(), 0);
-        bench.workers.resize(Limits {
-            core: 3,
-            maximum: 3,
-            ..limits
-        });
+        bench.workers.resize(Limits { core: 3, maximum: 3, ..limits });
         let mut begun = [bench.begins(), bench.begins()];
         begun.sort_unstable();
         assert_eq!(begun, [1, 2]);
@@ -255,10 +218,7 @@ mod plain {
         let gate = bench.submit(0).expect("a worker");
         bench.begins();
         let (waiting, _gate) = bench.job(1);
-        bench
-            .workers
-            .submit(&waiting, Room::Place)
-            .expect("a place in the queue");
+        bench.workers.submit(&waiting, Room::Place).expect("a place in the queue");
         bench.workers.close();
         assert_eq!(waiting.0.told.load(SeqCst), 1);
         assert!(matches!(bench.submit(2), Err(Refused::ShutDown)));
@@ -325,11 +285,7 @@ mod loom_workers {
 
     impl Decided {
         fn new() -> Self {
-            Self(Arc::new((
-                AtomicU8::new(WAITING),
-                AtomicU64::new(0),
-                AtomicU32::new(0),
-            )))
+            Self(Arc::new((AtomicU8::new(WAITING), AtomicU64::new(0), AtomicU32::new(0))))
         }
 
         fn decide(&self, as_what: u8) -> bool {
@@ -371,12 +327,7 @@ mod loom_workers {
 
     fn workers(queue: usize) -> Workers<Decided> {
         let clock = TimeSource::Given(Arc::new(Still));
-        let limits = Limits {
-            core: 1,
-            maximum: 1,
-            queue,
-            keep_alive: Duration::MAX,
-        };
+        let limits = Limits { core: 1, maximum: 1, queue, keep_alive: Duration::MAX };
         Workers::new("loom", limits, clock.clone(), Timer::new(clock))
     }
 

@@ -27,11 +27,7 @@ pub(super) struct Current<J> {
 
 impl<J> Worker<J> {
     pub(super) fn new() -> Self {
-        Self {
-            current: None,
-            idle: false,
-            retired: false,
-        }
+        Self { current: None, idle: false, retired: false }
     }
 }
 
@@ -42,10 +38,7 @@ impl<J: Job> Shared<J> {
         let thread = Builder::new().name(self.thread_name(number)).spawn(move || {
             if let Some(shared) = me.upgrade() {
                 while let Some((job, now)) = shared.next(number) {
-                    let seat = Seat {
-                        shared: shared.clone(),
-                        number,
-                    };
+                    let seat = Seat { shared: shared.clone(), number };
                     // A job contains its own panics; a worker outlives them in any case.
                     let _ = catch_unwind(AssertUnwindSafe(|| job.run(seat, now)));
                 }
@@ -73,12 +66,8 @@ impl<J: Job> Shared<J> {
             }
             if let Some(queued) = state.queue.pop() {
                 let job = queued.job.clone();
-                state.worker(number).current = Some(Current {
-                    job: queued.job,
-                    room: queued.room,
-                    since: now,
-                    abandoned: false,
-                });
+                state.worker(number).current =
+                    Some(Current { job: queued.job, room: queued.room, since: now, abandoned: false });
                 return Some((job, now));
             }
             self.wait_for_work(number, now, state);
@@ -87,11 +76,7 @@ impl<J: Job> Shared<J> {
 
     /// Sleeps on the idle stack until somebody takes this worker off it.
     fn wait_for_work(&self, number: usize, now: Timestamp, mut state: MutexGuard<'_, State<J>>) {
-        state.idle.push(Idle {
-            number,
-            thread: current(),
-            since: now,
-        });
+        state.idle.push(Idle { number, thread: current(), since: now });
         state.worker(number).idle = true;
         let surplus = state.live > state.limits.core && !state.trimming;
         drop(state);

@@ -127,11 +127,7 @@ where
                 InPlaceAt::FallingBack { answer } => {
                     let result = ready!(poll_contained(answer, cx));
                     let _ = contained(|| this.stage.as_mut().set(InPlace::Done));
-                    let falling = this
-                        .flight
-                        .falling
-                        .take()
-                        .expect("a fallback runs under its permit");
+                    let falling = this.flight.falling.take().expect("a fallback runs under its permit");
                     return Poll::Ready(falling.land(core, result));
                 }
                 InPlaceAt::Done => panic!("a call was polled after it had its answer"),
@@ -168,11 +164,7 @@ impl<'c> Flight<'c> {
     {
         let core = self.core;
         let ticket = self.ticket.as_mut().expect("a body begins under its ticket");
-        let start = if ticket.delay.is_zero() {
-            ticket.arrival
-        } else {
-            core.clock.now()
-        };
+        let start = if ticket.delay.is_zero() { ticket.arrival } else { core.clock.now() };
         ticket.begin(start);
         let make = make.take().expect("a body begins once");
         let deadline = ticket.deadline;
@@ -194,12 +186,10 @@ impl<'c> Flight<'c> {
         let (cut_at, mode) = (ticket.cut_at(), ticket.mode);
         let deadline = ticket.deadline;
         let polled =
-            contained(
-                || match context::enter_until(&core.key, deadline, &core.clock, || body.poll(cx)) {
-                    Poll::Pending => None,
-                    Poll::Ready(result) => Some(judge::left(core, cut_at, judge, result)),
-                },
-            );
+            contained(|| match context::enter_until(&core.key, deadline, &core.clock, || body.poll(cx)) {
+                Poll::Pending => None,
+                Poll::Ready(result) => Some(judge::left(core, cut_at, judge, result)),
+            });
         match polled {
             Ok(None) => {}
             Ok(Some(left)) => return Poll::Ready(Over::Left(left)),
@@ -248,13 +238,7 @@ struct Flight<'c> {
 
 impl Flight<'_> {
     fn new(core: &Arc<Core>) -> Flight<'_> {
-        Flight {
-            core,
-            ticket: None,
-            held: None,
-            token: None,
-            falling: None,
-        }
+        Flight { core, ticket: None, held: None, token: None, falling: None }
     }
 
     /// Settles the attempt at its body's end.
@@ -316,13 +300,7 @@ impl Drop for Flight<'_> {
             let timed_out = !in_time && ticket.mode == Mode::Enforce && now >= ticket.deadline;
             if timed_out {
                 let facts = ticket.settle_alone(home, Outcome::Timeout, ticket.deadline);
-                close(
-                    self.core,
-                    home,
-                    &facts,
-                    Some(&ticket.timed_out()),
-                    Ending::CANCELLED,
-                );
+                close(self.core, home, &facts, Some(&ticket.timed_out()), Ending::CANCELLED);
             } else {
                 let facts = ticket.settle_alone(home, Outcome::Cancelled, now);
                 close(self.core, home, &facts, None, Ending::DIRECT);

@@ -77,14 +77,7 @@ where
     let Failed { facts, error, .. } = failed;
     let original = error.rejection().map(Rejection::kind);
     match contained(|| fallback.begin(error)) {
-        Ok(answer) => Fallen::Begun(
-            answer,
-            Falling {
-                facts,
-                original,
-                permit,
-            },
-        ),
+        Ok(answer) => Fallen::Begun(answer, Falling { facts, original, permit }),
         Err(panic) => {
             drop(permit);
             Fallen::Answered(after_fallback(core, home, &facts, original, Err(panic)))
@@ -103,13 +96,7 @@ impl Falling<'_> {
     fn abort(self, core: &Core) {
         drop(self.permit);
         let original = self.original.map(|kind| core.rejection(kind));
-        close(
-            core,
-            Home::current(),
-            &self.facts,
-            original.as_ref(),
-            Ending::CANCELLED,
-        );
+        close(core, Home::current(), &self.facts, original.as_ref(), Ending::CANCELLED);
     }
 }
 

@@ -75,11 +75,7 @@ where
             stage: OnPool::Start,
             call: Some((body, judge)),
             fallback: Some(fallback),
-            away: Away {
-                core,
-                job: None,
-                falling: None,
-            },
+            away: Away { core, job: None, falling: None },
         }
     }
 }
@@ -120,11 +116,7 @@ where
                 OnPoolAt::FallingBack { answer } => {
                     let result = ready!(poll_contained(answer, cx));
                     let _ = contained(|| this.stage.as_mut().set(OnPool::Done));
-                    let falling = this
-                        .away
-                        .falling
-                        .take()
-                        .expect("a fallback runs under its permit");
+                    let falling = this.away.falling.take().expect("a fallback runs under its permit");
                     return Poll::Ready(falling.land(core, result));
                 }
                 OnPoolAt::Done => panic!("a call was polled after it had its answer"),

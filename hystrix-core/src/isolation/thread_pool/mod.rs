@@ -37,10 +37,7 @@ pub struct ThreadPool {
 impl ThreadPool {
     /// Starts the definition of a pool; its workers are called `hystrix-<name>-<n>`.
     pub fn named(name: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            name: Some(name.into()),
-            ..Self::of_the_group()
-        }
+        Self { name: Some(name.into()), ..Self::of_the_group() }
     }
 
     /// Starts the definition of the pool that is named after the command's group.
@@ -96,11 +93,7 @@ impl ThreadPool {
         let threshold = self.queue_size_rejection_threshold.unwrap_or(queue);
         let keep_alive = self.keep_alive.unwrap_or(Duration::from_secs(60));
         if core == 0 || core > Self::MAX_WORKERS {
-            return Err(ConfigError::new(
-                "core_size",
-                core,
-                format!("1 to {}", Self::MAX_WORKERS),
-            ));
+            return Err(ConfigError::new("core_size", core, format!("1 to {}", Self::MAX_WORKERS)));
         }
         if maximum < core || maximum > Self::MAX_WORKERS {
             let allowed = format!("core_size ({core}) to {}", Self::MAX_WORKERS);
@@ -108,20 +101,11 @@ impl ThreadPool {
         }
         if threshold > queue || (queue > 0 && threshold == 0) {
             let allowed = format!("1 to max_queue_size ({queue})");
-            return Err(ConfigError::new(
-                "queue_size_rejection_threshold",
-                threshold,
-                allowed,
-            ));
+            return Err(ConfigError::new("queue_size_rejection_threshold", threshold, allowed));
         }
         if keep_alive.is_zero() {
             return Err(ConfigError::new("keep_alive", keep_alive, "above zero"));
         }
-        Ok(Limits {
-            core,
-            maximum,
-            queue: threshold,
-            keep_alive,
-        })
+        Ok(Limits { core, maximum, queue: threshold, keep_alive })
     }
 }

@@ -45,18 +45,17 @@ impl Pool {
     pub(crate) fn submit(&self, work: &Work, room: Room) -> (Result<(), Refused>, Option<PoolEventKind>) {
         let result = self.workers.submit(work, room);
         let event = match &result {
-            Ok(()) if room == Room::Place && self.exhausted.load(Relaxed) => self
-                .exhausted
-                .swap(false, Relaxed)
-                .then_some(PoolEventKind::Relieved),
+            Ok(()) if room == Room::Place && self.exhausted.load(Relaxed) => {
+                self.exhausted.swap(false, Relaxed).then_some(PoolEventKind::Relieved)
+            }
             Ok(()) | Err(Refused::ShutDown) => None,
             Err(Refused::Full { places, .. }) => {
                 let first = !self.exhausted.load(Relaxed) && !self.exhausted.swap(true, Relaxed);
                 first.then_some(PoolEventKind::Exhausted { places: *places })
             }
-            Err(Refused::NoThread(error)) => Some(PoolEventKind::ThreadRefused {
-                cause: error.to_string().into(),
-            }),
+            Err(Refused::NoThread(error)) => {
+                Some(PoolEventKind::ThreadRefused { cause: error.to_string().into() })
+            }
         };
         (result, event)
     }

@@ -72,10 +72,7 @@ impl RunningTask {
 
 impl PoolReport {
     pub(crate) fn new(name: &str, look: Look, now: Timestamp) -> Self {
-        let running = look
-            .running
-            .into_iter()
-            .map(|running| RunningTask::new(running, now));
+        let running = look.running.into_iter().map(|running| RunningTask::new(running, now));
         let mut running: Vec<RunningTask> = running.collect();
         running.sort_by_key(|task| std::cmp::Reverse(task.age));
         Self {

@@ -177,9 +177,9 @@ impl<C: CoreRef> Ticket<C> {
     }
 
     /// Shadow mode: the deadline has passed and nothing is cut; the circuit is told what enforcing would have told it.
-    pub(crate) fn would_have_timed_out(&self, home: Home, now: Timestamp) {
-        if self.would_have(home, Outcome::Timeout, now) {
-            self.core.record(home, self.pass, Verdict::Failure, now);
+    pub(crate) fn would_have_timed_out(&self, home: Home, at: Timestamp) {
+        if self.would_have(home, Outcome::Timeout, at) {
+            self.core.record(home, self.pass, Verdict::Failure, at);
         }
     }
 

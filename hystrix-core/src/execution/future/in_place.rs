@@ -211,7 +211,7 @@ impl<'c> Flight<'c> {
     /// Shadow mode: enforcing would have dropped the body here, and given its permit back.
     fn would_have_been_cut(&mut self) {
         if let Some(ticket) = &self.ticket {
-            ticket.would_have_timed_out(Home::current(), self.core.clock.now());
+            ticket.would_have_timed_out(Home::current(), ticket.deadline);
         }
         drop(self.held.take());
         self.token = Some(Token::NEVER);
@@ -302,6 +302,9 @@ impl Drop for Flight<'_> {
                 let facts = ticket.settle_alone(home, Outcome::Timeout, ticket.deadline);
                 close(self.core, home, &facts, Some(&ticket.timed_out()), Ending::CANCELLED);
             } else {
+                if !in_time && ticket.mode == Mode::Shadow {
+                    ticket.would_have_timed_out(home, ticket.deadline);
+                }
                 let facts = ticket.settle_alone(home, Outcome::Cancelled, now);
                 close(self.core, home, &facts, None, Ending::DIRECT);
             }

@@ -239,3 +239,27 @@ impl EventSink for Events {
         self.memory().abandoned.push(event.clone());
     }
 }
+
+// ===== a process of its own =====
+
+/// Says whether this is the process in which the test called `name` runs alone. If not, it has run there, and passed.
+pub fn in_a_child(name: &str) -> bool {
+    in_a_child_of(std::process::Command::new(std::env::current_exe().expect("a test has a file")), name)
+}
+
+/// The same, with the process started through `command`; the test's own file and arguments are added.
+pub fn in_a_child_of(mut command: std::process::Command, name: &str) -> bool {
+    const MARK: &str = "HYSTRIX_TEST_CHILD";
+    if std::env::var_os(MARK).is_some() {
+        return true;
+    }
+    let command = command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(MARK, "1");
+    let output = command.output().expect("a process for the test");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    false
+}

@@ -118,6 +118,8 @@ pub(crate) struct Facts {
     pub(crate) would_have: Option<Outcome>,
     /// The body runs on.
     pub(crate) abandoned: bool,
+    /// The call is counted as one that waits for its answer.
+    pub(crate) owes: bool,
 }
 
 impl Core {

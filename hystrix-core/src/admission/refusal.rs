@@ -105,6 +105,7 @@ impl Core {
             pass,
             mode: Mode::Enforce,
             would_have: None,
+            owes: false,
             abandoned: false,
         };
         Refusal { facts, rejection }

@@ -150,6 +150,11 @@ impl<C: CoreRef> Ticket<C> {
     ) -> (Facts, Option<Change>) {
         let start = self.phase.start();
         let mut change = None;
+        let owes = self.mode != Mode::Off && leaves_a_debt(outcome);
+        if owes {
+            // Before it is settled, so that whoever looks sees the one or the other.
+            self.core.stats.owes(home);
+        }
         if self.mode != Mode::Off {
             let body = (start > Timestamp::ZERO).then(|| end.nanos_since(start));
             self.core.stats.settled(home, end, outcome, body);
@@ -172,6 +177,7 @@ impl<C: CoreRef> Ticket<C> {
             mode: self.mode,
             would_have: self.would_have_done(),
             abandoned,
+            owes,
         };
         (facts, change)
     }
@@ -256,6 +262,11 @@ impl Ticket<Arc<Core>> {
         let rejection = if in_time { core.rejection(RejectionKind::ShutDown) } else { self.timed_out() };
         Some(Cut { stage, facts, rejection })
     }
+}
+
+/// Whether a call still needs its answer when its attempt has ended so.
+fn leaves_a_debt(outcome: Outcome) -> bool {
+    !matches!(outcome, Outcome::Success | Outcome::BadRequest | Outcome::Cancelled)
 }
 
 fn verdict_of(outcome: Outcome) -> Verdict {

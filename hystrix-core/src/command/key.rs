@@ -239,7 +239,7 @@ impl<C: KeyedKind> Family<C> {
                 for member in members {
                     let used = member.used.load(Relaxed);
                     oldest = oldest.min(used);
-                    if used <= before && is_at_rest(member.command.handle()) {
+                    if used <= before && may_go(member.command.handle()) {
                         idle.push((used, *hash, member.key.clone()));
                     }
                 }
@@ -280,12 +280,8 @@ impl<C: KeyedKind> Family<C> {
 }
 
 /// Nobody calls it, nothing of it runs, and its circuit has nothing to remember.
-fn is_at_rest(handle: &CommandHandle) -> bool {
-    let stats = &handle.core.stats;
-    stats.in_flight() == 0
-        && stats.abandoned_now() == 0
-        && stats.fallbacks_now() == 0
-        && handle.core.circuit.state() == CircuitState::Closed
+fn may_go(handle: &CommandHandle) -> bool {
+    handle.core.stats.is_at_rest() && handle.core.circuit.state() == CircuitState::Closed
 }
 
 impl<C> fmt::Debug for Keyed<C> {

@@ -307,6 +307,9 @@ pub(crate) fn close(core: &Core, home: Home, facts: &Facts, rejection: Option<&R
     if core.runtime.sinks.listened() {
         tell(core, facts, rejection, ending, answered);
     }
+    if facts.owes {
+        core.stats.paid(home);
+    }
     if core.runtime.is_closing() {
         core.runtime.call_ended();
     }

@@ -117,7 +117,12 @@ impl Inner {
             let pools: Vec<Arc<Pool>> = state.pools.values().cloned().collect();
             (commands, pools)
         };
-        self.runtime.drain(until, || commands.iter().all(is_at_rest));
+        // A worker is free a little after its call has ended; what is left is looked for among the workers.
+        self.runtime.drain(until, || {
+            commands.iter().all(|command| command.core.stats.is_at_rest())
+                && pools.iter().all(|pool| pool.workers().is_free())
+                && self.runtime.fallback_workers.is_free()
+        });
         let report = self.left(&commands, &pools);
         self.stop(&pools, until);
         report
@@ -165,11 +170,6 @@ impl Inner {
         }
         ShutdownReport { left }
     }
-}
-
-fn is_at_rest(command: &CommandHandle) -> bool {
-    let stats = &command.core.stats;
-    stats.in_flight() == 0 && stats.abandoned_now() == 0 && stats.fallbacks_now() == 0
 }
 
 impl Drop for Inner {

@@ -56,6 +56,9 @@ struct Shard {
     /// Fallbacks begun and ended.
     fallbacks: AtomicU64,
     fallbacks_ended: AtomicU64,
+    /// Calls whose attempt was settled without a good result, and those of them that have their answer since.
+    owed: AtomicU64,
+    paid: AtomicU64,
     /// When this thread last looked at the concurrency.
     looked: AtomicU64,
     latencies: Latencies,
@@ -117,6 +120,8 @@ impl Shard {
             abandoned_ended: AtomicU64::new(0),
             fallbacks: AtomicU64::new(0),
             fallbacks_ended: AtomicU64::new(0),
+            owed: AtomicU64::new(0),
+            paid: AtomicU64::new(0),
             looked: AtomicU64::new(0),
             latencies: Latencies::default(),
         }
@@ -236,6 +241,25 @@ impl Stats {
     /// A fallback has ended.
     pub(crate) fn fallback_ended(&self, home: Home) {
         self.with(home, |shard| add_one(&shard.fallbacks_ended));
+    }
+
+    /// An attempt is about to be settled whose call then still needs its answer, from a fallback perhaps.
+    pub(crate) fn owes(&self, home: Home) {
+        self.with(home, |shard| add_one(&shard.owed));
+    }
+
+    /// Such a call has its answer.
+    pub(crate) fn paid(&self, home: Home) {
+        self.with(home, |shard| add_one(&shard.paid));
+    }
+
+    /// Nobody calls it, nothing of it runs on, and nobody waits for an answer.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        // Attempts first: one that is seen as settled has what it leaves behind seen after it.
+        self.in_flight() == 0
+            && self.abandoned_now() == 0
+            && self.difference(|shard| &shard.owed, |shard| &shard.paid) == 0
+            && self.fallbacks_now() == 0
     }
 
     /// The fallbacks that run.

@@ -271,6 +271,13 @@ impl<J: Job> Workers<J> {
         self.0.trim_later();
     }
 
+    /// Nothing runs and nothing waits.
+    pub(crate) fn is_free(&self) -> bool {
+        let state = self.0.state.lock();
+        let mut workers = state.workers.iter().flatten();
+        state.placed == 0 && state.queue.len() == 0 && workers.all(|worker| worker.current.is_none())
+    }
+
     pub(crate) fn look(&self) -> Look {
         let state = self.0.state.lock();
         let workers = state.workers.iter().enumerate();

@@ -380,7 +380,9 @@ fn bc_131_threads_are_few_named_and_gone_in_the_end() {
     let workers = names.iter().filter(|name| name.starts_with("hystrix-p-")).count();
     let fallback = names.iter().filter(|name| name.starts_with("hystrix-fallbac")).count();
     let timer = names.iter().filter(|name| name.starts_with("hystrix-timer")).count();
-    assert!((1..=3).contains(&workers) && (1..=2).contains(&fallback) && timer == 1, "{names:?}");
+    // A worker is free a little after its call was answered, so that the next call may start another, up to the bound.
+    let bound = registry.fallback_workers().maximum_size;
+    assert!((1..=3).contains(&workers) && (1..=bound).contains(&fallback) && timer == 1, "{names:?}");
     assert_eq!(names.len(), workers + fallback + timer, "{names:?}");
     assert!(registry.shutdown(PATIENCE).is_clean());
     until("no thread of ours", || threads().is_empty());

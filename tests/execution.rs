@@ -241,7 +241,7 @@ fn hc_030_hc_082_a_pool_body_runs_on_a_named_worker() {
 fn hc_031_a_body_in_place_runs_on_its_callers_thread_and_may_borrow() {
     let lab = Lab::new();
     let command = lab.command("here").build().unwrap();
-    let rows = vec![1, 2, 3];
+    let rows = [1, 2, 3];
     let not_send = Cell::new(0);
     let result = command.run(|| {
         not_send.set(rows.len());

@@ -299,7 +299,7 @@ fn bc_128_a_runtime_that_goes_under_a_call_takes_nothing_with_it() {
         let call = {
             let (command, here) = (command.clone(), here.clone());
             async move {
-                let hangs = here.call(|| pending::<Result<(), ()>>());
+                let hangs = here.call(pending::<Result<(), ()>>);
                 let on_worker = command.run(move || {
                     body.pass();
                     // The handle of a runtime that is gone: spawning is refused there, in its own way.
@@ -336,7 +336,7 @@ fn bc_128_a_runtime_that_goes_under_a_call_takes_nothing_with_it() {
 fn a_pending_call_in_a_task_ends_with_its_registry() {
     let registry = living();
     let command = Command::builder("pending").registry(&registry).timeout("1m").build().unwrap();
-    let mut call = pin!(command.call(|| pending::<Result<(), ()>>()).into_future());
+    let mut call = pin!(command.call(pending::<Result<(), ()>>).into_future());
     assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     assert_eq!(registry.shutdown(ms(1)).left.len(), 1);
     assert_eq!(kind(&block_on(call)), Some(RejectionKind::ShutDown));

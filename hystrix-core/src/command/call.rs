@@ -97,6 +97,7 @@ impl<'c, C, B, T, E> Call<'c, C, B, T, E> {
 
 // ===== what a result means =====
 
+#[expect(clippy::type_complexity, reason = "a call's type is never written out")]
 impl<'c, Co, B, T, E, C, I, F, K> Call<'c, Co, B, T, E, Judge<C, I, F>, K> {
     /// Says which errors are ignored: the caller's own mistakes. They are returned as they are, without a fallback, and are neutral
     /// for the circuit. Wins over the other rules.

@@ -119,7 +119,7 @@ where
         fallback: rest.clone(),
         promise: promise.clone(),
     };
-    let call: Option<Arc<dyn Leave>> = match job::submit(core, body, judge, &then) {
+    let call: Option<Arc<dyn Leave>> = match job::submit(core, body, judge, then) {
         Submitted::Taken(job) => Some(job),
         Submitted::Refused(attempt) => {
             // The fallback of a refused call does not run here either.

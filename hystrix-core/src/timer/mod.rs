@@ -200,6 +200,7 @@ impl Core {
             return Ok(());
         }
         let me = self.me.clone();
+        #[expect(clippy::disallowed_methods, reason = "the timer's one thread")]
         let thread = Builder::new().name("hystrix-timer".into()).spawn(move || {
             if let Some(core) = me.upgrade() {
                 core.run();

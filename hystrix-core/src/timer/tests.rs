@@ -125,7 +125,7 @@ mod plain {
     fn bc_044_finished_calls_leave_nothing_but_a_bounded_number_of_nodes() {
         let bench = Bench::new();
         let kept = Arc::new(());
-        struct Holds(#[allow(dead_code)] Arc<()>);
+        struct Holds(#[expect(dead_code, reason = "held, not read")] Arc<()>);
         impl Due for Holds {
             fn due(self: Arc<Self>, _now: Timestamp, _woken: &Meeting) {}
         }
@@ -282,6 +282,7 @@ mod plain {
         assert_eq!(wakes.each_ref().map(|wakes| wakes.0.load(SeqCst)), [0, 1]);
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the test is about threads that end")]
     #[test]
     fn numbers_of_ended_threads_are_used_again() {
         let mut seen = HashMap::new();

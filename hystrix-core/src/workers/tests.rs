@@ -104,6 +104,7 @@ mod plain {
             self.begun.recv_timeout(PATIENCE).expect("a job begins")
         }
 
+        #[expect(clippy::disallowed_methods, reason = "how long a test waits is real time")]
         fn until(&self, what: &str, reached: impl Fn(&Look) -> bool) {
             let begin = Instant::now();
             while !reached(&self.workers.look()) {

@@ -35,6 +35,7 @@ impl<J: Job> Shared<J> {
     /// Starts the thread of a worker that was hired.
     pub(super) fn start(&self, number: usize) -> io::Result<()> {
         let me = self.me.clone();
+        #[expect(clippy::disallowed_methods, reason = "where every other thread is started")]
         let thread = Builder::new().name(self.thread_name(number)).spawn(move || {
             if let Some(shared) = me.upgrade() {
                 while let Some((job, now)) = shared.next(number) {

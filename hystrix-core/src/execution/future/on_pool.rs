@@ -49,6 +49,9 @@ pin_project! {
     }
 }
 
+/// A job whose caller waits for it.
+type Waited<T, E, B, P> = Job<T, E, B, P, Wait<T, E>>;
+
 /// What of a call on a pool has to be given back when its caller leaves.
 struct Away<'c, T, E, B, P>
 where
@@ -58,7 +61,7 @@ where
     P: Classify<T, E> + Send + 'static,
 {
     core: &'c Arc<Core>,
-    job: Option<Arc<Job<T, E, B, P, Wait<T, E>>>>,
+    job: Option<Arc<Waited<T, E, B, P>>>,
     falling: Option<Falling<'c>>,
 }
 

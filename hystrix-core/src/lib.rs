@@ -1,4 +1,53 @@
 //! Commands for Rust services in the line of Netflix Hystrix.
+//!
+//! A *command* is a call to something that may be slow or down. Each call is admitted by a circuit breaker, isolated by a
+//! semaphore ([`Command`]) or on a bounded thread pool ([`PoolCommand`]), bounded in time, answered by a fallback when it
+//! cannot succeed, followed by its caller's [context](mod@context), and counted.
+//!
+//! ```
+//! use hystrix_core::{Command, CommandError};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let stock = Command::builder("stock").group("shop").thread_pool("shop").timeout("200ms").build()?;
+//! let pieces = stock.run(|| "7".parse::<u32>()).fallback(|_error| Ok(0)).execute()?;
+//! assert_eq!(pieces, 7);
+//!
+//! let refused = stock.run(|| "seven".parse::<u32>()).execute();
+//! assert!(matches!(refused, Err(CommandError::Inner(_))));
+//! assert_eq!(stock.metrics().cumulative.failure, 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The way of a call
+//!
+//! 1. The **circuit** lets it pass, or short-circuits it: [`CircuitBreaker`].
+//! 2. The **permit** of a semaphore, or a place in a [`ThreadPool`], is taken, or the call is rejected.
+//! 3. The **body** runs, against the **timeout**. Time in a pool's queue counts.
+//! 4. The attempt is **settled**, once, by whoever comes first: its end, its timeout, or a caller that leaves.
+//! 5. Where there is no good result the **fallback** answers, under permits of its own.
+//!
+//! What a call is answered with is a `Result<T, CommandError<E>>`: the value, the body's own error, or a [`Rejection`] that says
+//! which stage refused, with the numbers, and when to come back.
+//!
+//! # What a timeout does
+//!
+//! A thread cannot be stopped from outside. The timeout of a sync body on a pool frees its *caller*; the body runs on as
+//! *abandoned*, is counted as that, and keeps its worker until it ends ([`cancellation()`] lets it ask). A sync body under
+//! a semaphore runs on its caller's own thread, so that its timeout frees nobody. An async body is dropped.
+//!
+//! # Who owns what
+//!
+//! A [`Registry`] owns clock, timer, pools, circuits and commands; [`Registry::global`] is the one that everything uses which names
+//! no other. A test has its own, on a [`ManualClock`]. A process that forks must do so before its first command.
+//!
+//! # Features
+//!
+//! | feature | default | what it is for |
+//! |---|---|---|
+//! | `tokio` | yes | bodies and fallbacks on workers find their caller's tokio handle |
+//! | `tracing` | yes | spans and subscribers go along; the warnings of circuits and refusals |
+//! | `tokio-clock` | no | [`TokioClock`](https://docs.rs/hystrix-core/latest/hystrix_core/struct.TokioClock.html): a registry on tokio's clock, a paused one included |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -66,3 +115,8 @@ pub mod compat {
     #[derive(Clone, Copy, Debug)]
     pub struct ReleaseAtTimeout;
 }
+
+/// The README's examples are documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -78,7 +78,7 @@ impl Phase {
     }
 }
 
-#[cfg(hystrix_loom)]
+#[cfg(all(test, hystrix_loom))]
 mod loom_phase {
     use super::*;
     use crate::permits::{Limit, Permits, Take};

@@ -6,7 +6,7 @@ use std::thread::LocalKey;
 
 use super::{Carried, Propagator};
 
-/// Carries a thread-local: see [`thread_local`].
+/// Carries a thread-local: see [`thread_local()`].
 pub struct ThreadLocal<T: 'static>(&'static LocalKey<RefCell<T>>);
 
 /// Makes a propagator that clones the caller's value of a thread-local, and gives bodies and fallbacks that value.

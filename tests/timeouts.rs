@@ -325,15 +325,16 @@ fn an_async_body_on_a_pool_is_dropped_at_the_timeout_and_its_worker_is_free() {
     }
     let lab = Lab::new();
     let command = lab.on_pool("async_body", 1, 0).timeout("50ms").build().unwrap();
-    let dropped = zero();
-    let inside = dropped.clone();
+    let (begun, dropped) = (zero(), zero());
+    let (begins, inside) = (begun.clone(), dropped.clone());
     let call = command
         .call(move || async move {
             let _inside = Dropped(inside);
+            begins.fetch_add(1, SeqCst);
             pending::<Result<u32, ()>>().await
         })
         .queue();
-    until("running", || command.pool().active == 1);
+    until("running", || begun.load(SeqCst) == 1);
     lab.clock.advance(ms(50));
     assert_eq!(kind(&call.wait()), Some(RejectionKind::TimedOut));
     until("dropped", || dropped.load(SeqCst) == 1);

@@ -1,0 +1,653 @@
+//! Registries: whose a command is, who finds it, which one is current, and that each stands by itself.
+
+mod support;
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Barrier, Mutex};
+use std::task::{Context, Waker};
+
+use hystrix_core::{
+    CircuitBreaker, CircuitState, Command, CommandConfig, CommandError, EventSink, Limit, Mode, ModeEvent,
+    Origin, PoolCommand, PoolEventKind, Registry, RejectionKind, Select, Subscription, ThreadPool, compat,
+};
+
+use support::*;
+
+/// A registry that can be told from others.
+fn named(name: &'static str) -> Registry {
+    let registry = Registry::builder().build();
+    mark(&registry, name);
+    registry
+}
+
+fn mark(registry: &Registry, name: &'static str) {
+    Command::builder("mark").group(name).registry(registry).build().unwrap();
+}
+
+/// The name of the current registry.
+fn current() -> String {
+    let commands = Registry::current().commands();
+    let mark = commands.iter().find(|command| command.key().name() == "mark");
+    mark.map_or("global".into(), |mark| mark.key().group().into())
+}
+
+fn layer() -> CommandConfig {
+    CommandConfig::new()
+}
+
+fn ok(command: &Command) -> Result<(), CommandError<()>> {
+    command.run(|| Ok(())).execute()
+}
+
+/// What the findings are about.
+fn found(registry: &Registry) -> Vec<String> {
+    registry.audit().iter().map(|finding| finding.about.to_string()).collect()
+}
+
+// ===== two tests on one key =====
+
+/// Stands for an annotated function: it uses the command of the registry that is current where it is called.
+fn price() -> Result<u32, CommandError<&'static str>> {
+    price_command().run(|| Ok(7)).execute()
+}
+
+fn price_command() -> Command {
+    Command::builder("price").group("shop").build().unwrap()
+}
+
+/// Says whether this is the process in which the two tests below run, on a thread each, however few threads the others
+/// have. If not, both have run there, and passed.
+fn as_a_pair() -> bool {
+    const MARK: &str = "HYSTRIX_TEST_PAIR";
+    const PAIR: [&str; 2] = [
+        "bc_114_of_two_tests_at_once_this_one_holds_a_circuit_open",
+        "bc_114_of_two_tests_at_once_this_one_holds_the_same_circuit_closed",
+    ];
+    if std::env::var_os(MARK).is_some() {
+        return true;
+    }
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = child.arg("--exact").args(PAIR).arg("--test-threads=2").env(MARK, "1").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("2 passed"), "{text}");
+    false
+}
+
+/// Waits until both tests are at this point.
+fn meet(point: usize) {
+    static CAME: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+    CAME[point].fetch_add(1, SeqCst);
+    until("the other test is there", || CAME[point].load(SeqCst) == 2);
+}
+
+/// Forces the command in a registry of its own, and looks at it while the other test has its own way with it.
+fn one_of_two(force: fn(&Command), forced: CircuitState, refused: Option<RejectionKind>, counted: &str) {
+    if !as_a_pair() {
+        return;
+    }
+    let lab = Lab::new();
+    let _here = lab.registry.enter();
+    force(&price_command());
+    meet(0);
+    assert_eq!(kind(&price()), refused);
+    meet(1);
+    assert_eq!((price_command().circuit_state(), &*counts(&price_command())), (forced, counted));
+    assert_eq!((lab.events.calls().len(), lab.events.circuits().len()), (1, 1));
+}
+
+#[test]
+fn bc_114_of_two_tests_at_once_this_one_holds_a_circuit_open() {
+    let refused = Some(RejectionKind::ShortCircuited);
+    let counted = "short_circuited=1 fallback_missing=1";
+    one_of_two(|price| price.force_open(), CircuitState::ForcedOpen, refused, counted);
+}
+
+#[test]
+fn bc_114_of_two_tests_at_once_this_one_holds_the_same_circuit_closed() {
+    one_of_two(|price| price.force_closed(), CircuitState::ForcedClosed, None, "ok=1");
+}
+
+// ===== which one is current =====
+
+#[test]
+fn entering_nests_and_dropping_the_guard_restores() {
+    let [one, two] = ["one", "two"].map(named);
+    assert_eq!(current(), "global");
+    let outer = one.enter();
+    {
+        let _inner = two.enter();
+        let innermost = one.enter();
+        assert_eq!(current(), "one");
+        drop(innermost);
+        assert_eq!(current(), "two");
+    }
+    assert_eq!(current(), "one");
+    let caught = catch_unwind(AssertUnwindSafe(|| {
+        let _inner = two.enter();
+        panic!("inside");
+    }));
+    assert!(caught.is_err());
+    assert_eq!(current(), "one");
+    drop(outer);
+    assert_eq!(current(), "global");
+}
+
+#[test]
+fn an_outer_guard_that_goes_first_does_not_end_the_inner_scope() {
+    let [one, two] = ["one", "two"].map(named);
+    let (outer, inner) = (one.enter(), two.enter());
+    drop(outer);
+    assert_eq!(current(), "two");
+    drop(inner);
+    assert_eq!(current(), "global");
+}
+
+#[test]
+fn guards_that_go_in_any_order_keep_no_registry_alive() {
+    let [one, two] = ["one", "two"].map(named);
+    let command = Command::builder("ended").registry(&one).build().unwrap();
+    let (outer, inner) = (one.enter(), two.enter());
+    drop(outer);
+    drop(inner);
+    drop(one);
+    assert_eq!(kind(&ok(&command)), Some(RejectionKind::ShutDown));
+}
+
+#[test]
+fn another_thread_sees_nothing_of_a_scope() {
+    let [one, two] = ["one", "two"].map(named);
+    let _here = one.enter();
+    let seen = joined(aside(move || {
+        let before = current();
+        let _here = two.enter();
+        (before, current())
+    }));
+    assert_eq!(seen, ("global".into(), "two".into()));
+    assert_eq!(current(), "one");
+}
+
+#[test]
+fn a_scope_goes_with_its_future_and_stays_nowhere_between_polls() {
+    let [one, two] = ["one", "two"].map(named);
+    let twice = |name: &'static str| async move {
+        assert_eq!(current(), name);
+        tokio::task::yield_now().await;
+        assert_eq!(current(), name);
+    };
+    let mut outer = pin!(one.scope(async {
+        two.scope(twice("two")).await;
+        assert_eq!(current(), "one");
+    }));
+    let mut other = pin!(two.scope(twice("two")));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(outer.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(current(), "global");
+    let _here = one.enter();
+    assert!(other.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(current(), "one");
+    assert!(other.as_mut().poll(&mut cx).is_ready());
+    assert!(outer.as_mut().poll(&mut cx).is_ready());
+}
+
+#[test]
+fn scopes_of_tasks_on_shared_threads_do_not_mix() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    let task = |name: &'static str| {
+        let registry = named(name);
+        tokio::spawn(registry.clone().scope(async move {
+            for _ in 0..200 {
+                assert_eq!(current(), name);
+                tokio::task::yield_now().await;
+            }
+        }))
+    };
+    runtime.block_on(async {
+        for task in ["one", "two", "three", "four"].map(task) {
+            task.await.unwrap();
+        }
+        assert_eq!(current(), "global");
+    });
+}
+
+#[test]
+fn a_spawned_task_is_in_no_scope_unless_it_is_given_one() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(named("one").scope(async {
+        assert_eq!(tokio::spawn(async { current() }).await.unwrap(), "global");
+        assert_eq!(tokio::task::spawn_blocking(current).await.unwrap(), "global");
+        let given = Registry::current().scope(async { current() });
+        assert_eq!(tokio::spawn(given).await.unwrap(), "one");
+        assert_eq!(current(), "one");
+    }));
+}
+
+#[test]
+fn bodies_and_fallbacks_are_in_the_scope_wherever_they_run_and_workers_keep_none() {
+    let seen = || (std::thread::current().name().unwrap_or_default().to_owned(), current());
+    let on = |thread: &str| Ok::<_, CommandError<()>>((thread.to_owned(), "lab".to_owned()));
+    let lab = Lab::new();
+    mark(&lab.registry, "lab");
+    let pool = lab.on_pool("pool", 1, 1).build().unwrap();
+    let here = lab.command("here").timeout("10ms").build().unwrap();
+    let scope = lab.registry.enter();
+    assert_eq!(pool.run(move || Ok(seen())).execute(), on("hystrix-pool-1"));
+    assert_eq!(pool.call(move || async move { Ok(seen()) }).execute(), on("hystrix-pool-1"));
+    assert_eq!(pool.run(|| Err(())).fallback(move |_| Ok(seen())).queue().wait(), on("hystrix-fallback-1"));
+    // The timer decides this one, while its caller is still in the body.
+    let late = here.run(|| {
+        lab.clock.advance(ms(10));
+        Ok(seen())
+    });
+    let (thread, registry) = late.fallback_owned(move |_: CommandError<()>| Ok(seen())).execute().unwrap();
+    assert!(thread.starts_with("hystrix-fallback-"), "{thread}");
+    assert_eq!(registry, "lab");
+    drop(scope);
+    assert_eq!(pool.run(|| Ok::<_, ()>(current())).execute(), Ok("global".into()));
+}
+
+// ===== who a command is =====
+
+#[test]
+fn bc_120_kb_23_state_lives_with_group_and_key_however_often_they_are_built() {
+    let lab = Lab::new();
+    // Built inside each call, as people do.
+    let fails = |group: &'static str| {
+        let command = lab.command("count").group(group).circuit_breaker(touchy(3)).build().unwrap();
+        command.run(|| Err::<(), _>(())).execute()
+    };
+    (0..3).for_each(|_| assert_eq!(kind(&fails("Inventory")), None));
+    assert_eq!(kind(&fails("Inventory")), Some(RejectionKind::ShortCircuited));
+    assert_eq!(kind(&fails("Warehouse")), None, "the same key in another group");
+    let made_at_run_time = Command::builder(String::from("count")).group(String::from("Inventory"));
+    let made = made_at_run_time.circuit_breaker(touchy(3)).registry(&lab.registry).build().unwrap();
+    assert_eq!(counts(&made), "failure=3 short_circuited=1 fallback_missing=4");
+    assert_eq!((lab.registry.commands().len(), lab.registry.audit().len()), (2, 0));
+}
+
+#[test]
+fn hc_277_kb_39_first_uses_at_once_make_each_command_once() {
+    const THREADS: usize = 50;
+    let lab = Lab::new();
+    let barrier = Arc::new(Barrier::new(THREADS));
+    let callers: Vec<_> = (0..THREADS)
+        .map(|number| {
+            let (registry, barrier) = (lab.registry.clone(), barrier.clone());
+            aside(move || {
+                let pool = ThreadPool::named("first").core_size(2).max_queue_size(THREADS);
+                barrier.wait();
+                let common = Command::builder("common").thread_pool(pool).registry(&registry);
+                common.build().unwrap().run(|| Ok::<_, ()>(())).execute().unwrap();
+                let own = Command::builder(format!("own{number}")).registry(&registry).build().unwrap();
+                ok(&own).unwrap();
+                assert!(registry.commands().len() >= 2 && registry.pool("first").is_some());
+            })
+        })
+        .collect();
+    callers.into_iter().for_each(joined);
+    assert_eq!((lab.registry.commands().len(), lab.registry.pools().len()), (THREADS + 1, 1));
+    assert_eq!(counts(&lab.registry.find("default", "common").unwrap()), "ok=50");
+}
+
+#[test]
+fn hc_083_hc_300_what_there_is_can_be_found_and_listed_by_its_names() {
+    let lab = Lab::new();
+    for (group, key) in [("b", "y"), ("a", "z"), ("b", "x")] {
+        lab.command(key).group(group).build().unwrap();
+    }
+    Command::builder("of_no_group").registry(&lab.registry).build().unwrap();
+    lab.command("of_its_group").thread_pool(ThreadPool::of_the_group()).build().unwrap();
+    lab.on_pool("wide", 3, 4).build().unwrap();
+    let keys: Vec<_> = lab.registry.commands().iter().map(|command| command.key().to_string()).collect();
+    assert_eq!(keys, ["a/z", "b/x", "b/y", "default/of_no_group", "lab/of_its_group", "lab/wide"]);
+    assert_eq!(lab.registry.find("a", "z").unwrap().key().to_string(), "a/z");
+    assert!(lab.registry.find("a", "x").is_none() && lab.registry.find("z", "a").is_none());
+    let pools: Vec<_> = lab.registry.pools().iter().map(|pool| pool.name.to_string()).collect();
+    assert_eq!(pools, ["lab", "wide"]);
+    let wide = lab.registry.pool("wide").unwrap();
+    assert_eq!((wide.core_size, wide.max_queue_size, wide.size), (3, 4, 0));
+    assert!(lab.registry.pool("nobody").is_none());
+}
+
+#[test]
+fn the_isolation_of_an_identity_is_decided_once_and_the_error_names_both() {
+    let lab = Lab::new();
+    let here = || lab.command("here").build();
+    let pool = || lab.on_pool("here", 1, 0).build();
+    here().unwrap();
+    let error = pool().unwrap_err().to_string();
+    assert!(error.starts_with("lab/here: "), "{error}");
+    assert!(lab.registry.pools().is_empty(), "nothing was made of it");
+    let other = Lab::new();
+    other.on_pool("there", 1, 0).build().unwrap();
+    let reverse = other.command("there").build().unwrap_err().to_string();
+    for error in [error, reverse] {
+        assert!(error.contains("semaphore") && error.contains("thread_pool"), "{error}");
+    }
+}
+
+// ===== definitions that differ =====
+
+fn sized(name: &'static str, workers: usize) -> ThreadPool {
+    ThreadPool::named(name).core_size(workers)
+}
+
+fn live(lab: &Lab, breaker: CircuitBreaker) {
+    lab.registry.apply(Select::all(), layer().circuit_breaker(breaker)).unwrap();
+}
+
+#[test]
+fn kb_18_kb_33_every_difference_is_found_once_and_the_first_definition_stands() {
+    let lab = Lab::new();
+    let here = |key| lab.command(key);
+    let on = |key, pool| lab.command(key).thread_pool(pool);
+    let judged = |key, circuit| lab.command(key).circuit_breaker(CircuitBreaker::shared(circuit));
+    for _ in 0..2 {
+        here("timeout").timeout("1s").build().unwrap();
+        here("timeout").timeout("2s").build().unwrap();
+        here("release").build().unwrap();
+        here("release").permit_release(compat::ReleaseAtTimeout).build().unwrap();
+        on("pool", sized("p1", 2)).build().unwrap();
+        on("pool", sized("p2", 2)).build().unwrap();
+        on("sizes", sized("p3", 2)).build().unwrap();
+        on("sizes", sized("p3", 3)).build().unwrap();
+        on("of_two", sized("p4", 2)).build().unwrap();
+        on("sizes_of_two", sized("p4", 3)).build().unwrap();
+        judged("window", "c1").build().unwrap();
+        judged("window_of_two", "c1").rolling_window(ms(20_000)).build().unwrap();
+    }
+    let timeout = lab.registry.find("lab", "timeout").unwrap().settings().timeout();
+    assert_eq!(timeout.value.get(), Some(ms(1000)));
+    assert!(lab.registry.pools().iter().all(|pool| pool.core_size == 2 && &*pool.name != "p2"));
+    let findings = found(&lab.registry);
+    assert_eq!(findings, ["lab/timeout", "lab/release", "lab/pool", "pool p3", "pool p4", "circuit c1"]);
+}
+
+#[test]
+fn what_does_not_differ_in_code_is_no_finding() {
+    let lab = Lab::new();
+    let on = |key, pool| lab.command(key).group("g").thread_pool(pool).build().unwrap();
+    let judged = |key| lab.command(key).circuit_breaker(CircuitBreaker::shared("c")).build().unwrap();
+    on("defines", sized("g", 2));
+    on("names", ThreadPool::named("g"));
+    on("takes_its_groups", ThreadPool::of_the_group());
+    on("defines_its_groups", ThreadPool::of_the_group().core_size(2));
+    on("before_a_resize", sized("p", 2));
+    lab.registry.resize(sized("p", 4)).unwrap();
+    on("after_a_resize", sized("p", 2));
+    judged("before_a_layer");
+    live(&lab, CircuitBreaker::new().request_volume_threshold(3));
+    judged("after_a_layer");
+    let messages: Vec<_> = lab.registry.audit().into_iter().map(|finding| finding.message).collect();
+    assert!(messages.is_empty(), "{messages:#?}");
+}
+
+#[test]
+fn settings_on_a_shared_circuit_are_those_it_runs_by() {
+    let lab = Lab::new();
+    let command = lab.command("shares").circuit_breaker(CircuitBreaker::shared("host")).build().unwrap();
+    live(&lab, CircuitBreaker::new().request_volume_threshold(3));
+    let shown = command.settings().request_volume_threshold().value;
+    let fails = || drop(command.run(|| Err::<(), _>(())).execute());
+    (1..shown).for_each(|_| fails());
+    assert_eq!(command.circuit_state(), CircuitState::Closed);
+    fails();
+    assert_eq!(command.circuit_state(), CircuitState::Open, "after {shown} failures");
+}
+
+#[test]
+fn a_circuit_shared_by_defaults_is_shared_or_refused() {
+    let Ok(builder) = Registry::builder()
+        .group_defaults("billing", layer().circuit_breaker(CircuitBreaker::shared("host")))
+    else {
+        return;
+    };
+    let command = Command::builder("bills").group("billing").registry(&builder.build()).build().unwrap();
+    assert_eq!(&*command.metrics().circuit.name, "host");
+}
+
+#[test]
+fn strict_makes_a_clash_an_error_of_every_later_build() {
+    let registry = Registry::builder().strict().build();
+    let define = |timeout| Command::builder("strict").timeout(timeout).registry(&registry).build();
+    let first = define("1s").unwrap();
+    for round in ["the first time", "the second time"] {
+        let error = define("2s").expect_err(round).to_string();
+        assert!(error.starts_with("default/strict: definition = "), "{error}");
+        define("1s").unwrap();
+    }
+    assert_eq!(first.settings().timeout().value.get(), Some(ms(1000)));
+    assert_eq!(found(&registry), ["default/strict"]);
+}
+
+#[test]
+fn what_strict_refused_is_not_there() {
+    let registry = Registry::builder().strict().build();
+    let define = |key: &'static str, workers| {
+        Command::builder(key).thread_pool(sized("io", workers)).registry(&registry).build()
+    };
+    define("first", 1).unwrap();
+    assert!(define("second", 2).is_err());
+    assert!(registry.find("default", "second").is_none());
+}
+
+// ===== what changes while it runs =====
+
+#[test]
+fn a_resize_is_seen_and_told_and_one_that_cannot_be_changes_nothing() {
+    let lab = Lab::new();
+    lab.on_pool("io", 1, 0).build().unwrap();
+    let sizes =
+        || lab.registry.pool("io").map(|pool| (pool.core_size, pool.maximum_size, pool.max_queue_size));
+    let io = || ThreadPool::named("io");
+    lab.registry.resize(io().core_size(3).max_queue_size(5)).unwrap();
+    assert_eq!(sizes(), Some((3, 3, 5)));
+    assert_eq!(lab.registry.resize(io().core_size(4).maximum_size(2)).unwrap_err().field(), "maximum_size");
+    assert_eq!(lab.registry.resize(ThreadPool::named("nobody")).unwrap_err().value(), "\"nobody\"");
+    assert_eq!(sizes(), Some((3, 3, 5)));
+    let told: Vec<_> = lab.events.pools().iter().map(|event| event.kind.clone()).collect();
+    assert_eq!(told, [PoolEventKind::Resized]);
+}
+
+#[test]
+fn armed_counts_the_deadlines_of_its_own_calls() {
+    let (lab, other) = (Lab::new(), Lab::new());
+    let command = lab.on_pool("armed", 2, 0).timeout("1m").build().unwrap();
+    let gate = Gate::new();
+    let calls =
+        [gate.clone(), gate.clone()].map(|gate| command.run(move || Ok::<_, ()>(gate.pass())).queue());
+    until("two deadlines", || lab.registry.armed() == 2);
+    assert_eq!((lab.clock.armed(), other.registry.armed()), (2, 0));
+    gate.open();
+    assert!(calls.into_iter().all(|call| call.wait().is_ok()));
+    until("no deadline", || lab.registry.armed() == 0);
+}
+
+#[test]
+fn armed_counts_no_workers_that_are_idle() {
+    let lab = Lab::new();
+    let command = lab.on_pool("idle", 1, 0).build().unwrap();
+    assert_eq!(command.run(|| Err(())).fallback(|_| Ok(1)).queue().wait(), Ok(1));
+    until("idle", || lab.registry.fallback_workers().idle == 1);
+    // An idle worker is to be sent home some day; a test that waits for a caller's deadline must not take it for one.
+    until("the deadline of the call is gone", || lab.registry.armed() == 0);
+}
+
+#[test]
+fn layers_wait_for_their_commands_and_give_back_what_lay_below() {
+    let lab = Lab::new();
+    let selections = [Select::group("lab"), Select::command("lab", "io")];
+    lab.registry.apply(selections[0].clone(), layer().timeout("2s").mode(Mode::Shadow)).unwrap();
+    lab.registry.apply(selections[1].clone(), layer().timeout("3s").fallback_semaphore(4)).unwrap();
+    let io: PoolCommand = lab.on_pool("io", 2, 5).timeout("1s").build().unwrap();
+    let timeout = || (io.settings().timeout().value.get().unwrap(), io.mode());
+    let permits = || (io.settings().fallback_semaphore().value, io.settings().fallback_semaphore().origin);
+    assert_eq!((timeout(), permits().0), ((ms(3000), Mode::Shadow), Limit::from(4)));
+    assert!(lab.registry.remove(&selections[1]));
+    assert_eq!((timeout(), permits()), ((ms(2000), Mode::Shadow), (Limit::from(7), Origin::BuiltIn)));
+    assert!(lab.registry.remove(&selections[0]));
+    assert_eq!(timeout(), (ms(1000), Mode::Enforce));
+}
+
+#[test]
+fn u45_a_thousand_swaps_under_sixty_four_callers_lose_no_permit() {
+    let lab = Lab::new();
+    let command = lab.command("swapped").circuit_breaker(None).build().unwrap();
+    let swap = |permits: usize| lab.registry.apply(Select::all(), layer().semaphore(permits)).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..64 {
+            scope.spawn(|| (0..100).for_each(|_| drop(ok(&command))));
+        }
+        (0..1000).for_each(|round| swap(1 + round % 20));
+    });
+    assert_at_rest(&command);
+    swap(2);
+    let nested = |depth: &dyn Fn() -> bool| command.run(|| Ok::<_, ()>(depth())).execute() == Ok(true);
+    assert!(nested(&|| nested(&|| true)), "both permits are there");
+    assert!(!nested(&|| nested(&|| nested(&|| true))), "and no third");
+}
+
+// ===== who listens =====
+
+/// Does something at every change of a mode.
+struct OnMode<F>(F);
+
+impl<F: Fn() + Send + Sync + 'static> EventSink for OnMode<F> {
+    fn mode_changed(&self, _event: &ModeEvent) {
+        (self.0)();
+    }
+}
+
+fn change_modes(lab: &Lab) {
+    lab.command("moded").build().unwrap();
+    for mode in [Mode::Shadow, Mode::Off, Mode::Enforce] {
+        lab.registry.apply(Select::all(), layer().mode(mode)).unwrap();
+    }
+    assert_eq!(lab.events.modes().len(), 3);
+}
+
+#[test]
+fn a_listener_that_panics_between_calls_is_switched_off_and_the_others_hear_on() {
+    let (lab, told) = (Lab::new(), Arc::new(AtomicUsize::new(0)));
+    let telling = told.clone();
+    let panics = lab.registry.subscribe(OnMode(move || panic!("told {}", telling.fetch_add(1, SeqCst))));
+    let later = Events::default();
+    let _later = lab.registry.subscribe(later.clone());
+    change_modes(&lab);
+    assert_eq!((told.load(SeqCst), later.modes().len()), (1, 3));
+    drop(panics);
+}
+
+#[test]
+fn a_listener_may_end_its_own_subscription() {
+    let (lab, told) = (Lab::new(), Arc::new(AtomicUsize::new(0)));
+    let own: Arc<Mutex<Option<Subscription>>> = Arc::default();
+    let (telling, ending) = (told.clone(), own.clone());
+    let once = OnMode(move || {
+        telling.fetch_add(1, SeqCst);
+        drop(ending.lock().unwrap().take());
+    });
+    *own.lock().unwrap() = Some(lab.registry.subscribe(once));
+    change_modes(&lab);
+    assert_eq!(told.load(SeqCst), 1);
+}
+
+#[test]
+fn u44_kb_35_ten_thousand_subscriptions_leave_nothing_behind() {
+    let (lab, told) = (Lab::new(), Arc::new(AtomicUsize::new(0)));
+    let subscribe = || {
+        let told = told.clone();
+        lab.registry.subscribe(OnMode(move || drop(told.fetch_add(1, SeqCst))))
+    };
+    let kept = subscribe();
+    (0..10_000).for_each(|_| drop(subscribe()));
+    change_modes(&lab);
+    assert_eq!((told.load(SeqCst), Arc::strong_count(&told)), (3, 2));
+    drop((lab, kept));
+    assert_eq!(Arc::strong_count(&told), 1);
+}
+
+// ===== each by itself =====
+
+#[test]
+fn there_is_one_global_registry_and_it_is_current_unless_another_is_entered() {
+    assert!(std::ptr::eq(Registry::global(), Registry::global()));
+    let command = Command::builder("global").group("of_all").build().unwrap();
+    ok(&command).unwrap();
+    let elsewhere =
+        joined(aside(|| Registry::current().find("of_all", "global").map(|found| counts(&found))));
+    assert_eq!(elsewhere.as_deref(), Some("ok=1"));
+    assert!(Registry::global().find("of_all", "global").is_some());
+}
+
+#[test]
+fn a_registry_of_its_own_leaves_no_trace_in_the_global_one() {
+    let lab = Lab::new();
+    let _here = lab.registry.enter();
+    let pool = Command::builder("pool").group("traces").thread_pool("traces").build().unwrap();
+    assert_eq!(pool.run(|| Err(())).fallback(|_| Ok(1)).queue().wait(), Ok(1));
+    let gate = Gate::new();
+    let body = gate.clone();
+    let call = pool.run(move || Ok::<_, ()>(body.pass())).queue();
+    until("a deadline", || lab.registry.armed() >= 1);
+    let global = Registry::global();
+    assert!(global.find("traces", "pool").is_none() && global.pool("traces").is_none());
+    assert_eq!((global.armed(), global.fallback_workers().largest, global.audit().len()), (0, 0, 0));
+    gate.open();
+    assert_eq!(call.wait(), Ok(()));
+}
+
+#[test]
+fn hc_274_registries_share_no_identity_no_pool_no_circuit_and_no_layer() {
+    let labs = [Lab::new(), Lab::new()];
+    let build = |number: usize| {
+        let shared = CircuitBreaker::shared("host").request_volume_threshold(1);
+        let pool = ThreadPool::named("io").core_size(number + 1);
+        let builder = labs[number].command("same").thread_pool(pool).circuit_breaker(shared);
+        builder.timeout(ms(1000 * (number as u64 + 1))).build().unwrap()
+    };
+    let [one, two] = [0, 1].map(build);
+    labs[0].registry.apply(Select::all(), layer().fallback_enabled(false)).unwrap();
+    assert!(one.run(|| Err::<(), _>(())).execute().is_err());
+    assert_eq!((one.circuit_state(), two.circuit_state()), (CircuitState::Open, CircuitState::Closed));
+    assert_eq!((one.pool().core_size, two.pool().core_size, two.pool().submitted), (1, 2, 0));
+    assert_eq!(two.settings().timeout().value.get(), Some(ms(2000)));
+    assert!(two.settings().fallback_enabled().value && labs[1].events.calls().is_empty());
+    assert_eq!((labs[0].registry.audit().len(), labs[1].registry.audit().len()), (0, 0));
+}
+
+#[test]
+fn commands_outlive_their_registry_refuse_and_can_still_be_looked_at() {
+    let lab = Lab::new();
+    let command = lab.command("outlives").circuit_breaker(touchy(1)).build().unwrap();
+    let subscription = lab.registry.subscribe(Events::default());
+    ok(&command).unwrap();
+    drop(lab);
+    assert_eq!(kind(&ok(&command)), Some(RejectionKind::ShutDown));
+    assert_eq!(command.run(|| Err(())).fallback(|_| Ok(1)).execute(), Ok(1));
+    assert_eq!(command.metrics().cumulative.success, 1);
+    command.force_open();
+    assert_eq!(command.circuit_state(), CircuitState::ForcedOpen);
+    assert_eq!(command.settings().request_volume_threshold().value, 1);
+    drop(subscription);
+}
+
+#[test]
+fn the_last_handle_may_go_on_one_of_its_own_workers() {
+    let registry = Registry::builder().build();
+    let command = Command::builder("last").registry(&registry).thread_pool("last").build().unwrap();
+    let (gate, call) = {
+        let _here = registry.enter();
+        let gate = Gate::new();
+        let body = gate.clone();
+        (gate, command.run(move || Ok::<_, ()>(body.pass())).queue())
+    };
+    gate.until_came(1);
+    drop(registry);
+    gate.open();
+    assert_eq!(call.wait(), Ok(()));
+    until("the worker has ended", || command.pool().size == 0);
+    assert!(command.pool().is_shut_down);
+}

@@ -14,7 +14,7 @@ use super::blocking::{block_on, wait_for};
 use super::delay::Delay;
 use super::judge::{self, Classify, Left, drop_quietly};
 use super::promise::Promise;
-use super::{Attempt, abandoned_ended, contained};
+use super::{Attempt, abandoned_ended, close_unread, contained};
 use crate::admission::{Color, Core, Entry, Facts, Held, Stage, Ticket};
 use crate::circuit_breaker::Verdict;
 use crate::clock::Timestamp;
@@ -108,7 +108,7 @@ impl OnWorker<'_> {
 /// What is to happen when an attempt on a pool is over. Told once, by whoever settled it.
 pub(super) trait Then<T, E>: Send + Sync + 'static {
     /// On the timer's thread `woken` is there, and no user code may run.
-    fn over(&self, attempt: Attempt<T, E>, woken: Option<&Meeting>);
+    fn over(&self, core: &Arc<Core>, attempt: Attempt<T, E>, woken: Option<&Meeting>);
 }
 
 pub(super) struct Job<T, E, B, P, N> {
@@ -339,7 +339,7 @@ where
             if self.ticket.settle(outcome).is_some() {
                 self.let_go(Stage::Running);
                 let facts = self.ticket.account(home, outcome, end, false);
-                self.then.over(Attempt { facts, answer }, None);
+                self.then.over(self.core(), Attempt { facts, answer }, None);
                 return;
             }
             drop_quietly(answer);
@@ -364,7 +364,7 @@ where
         core.runtime.circuit_changed(change);
         self.settled_without_body(stage);
         let rejection = core.rejection(RejectionKind::ShutDown);
-        self.then.over(Attempt::failed(facts, rejection), None);
+        self.then.over(core, Attempt::failed(facts, rejection), None);
     }
 
     fn is_over(&self) -> bool {
@@ -391,7 +391,7 @@ where
     fn due(self: Arc<Self>, now: Timestamp, woken: &Meeting) {
         if let Some(cut) = self.ticket.cut_by_timer(now, !B::STOPS) {
             self.settled_without_body(cut.stage);
-            self.then.over(Attempt::cut(cut), Some(woken));
+            self.then.over(self.core(), Attempt::cut(cut), Some(woken));
         }
         let core = self.core().clone();
         if let Some(job) = Arc::into_inner(self) {
@@ -434,12 +434,21 @@ impl<T, E> Wait<T, E> {
 }
 
 impl<T: Send + 'static, E: Send + 'static> Then<T, E> for Wait<T, E> {
-    fn over(&self, attempt: Attempt<T, E>, woken: Option<&Meeting>) {
+    fn over(&self, core: &Arc<Core>, attempt: Attempt<T, E>, woken: Option<&Meeting>) {
         if let (Some(meeting), true) = (woken, self.meets) {
             meeting.expect();
             self.met.store(true, Relaxed);
         }
-        self.attempt.keep(attempt);
+        let Some(unread) = self.attempt.keep(attempt) else {
+            return;
+        };
+        // The caller left between the decision and here; only this side can still close its call.
+        if woken.is_some() {
+            let own = core.clone();
+            core.runtime.elsewhere(&core.key, move || close_unread(&own, Home::current(), unread));
+        } else {
+            close_unread(core, Home::current(), unread);
+        }
     }
 }
 

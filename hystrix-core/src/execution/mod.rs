@@ -31,7 +31,7 @@ pub use self::queued::Queued;
 pub(crate) use self::queued::queue;
 pub use self::timed::InPlace;
 
-use self::judge::{Answer, panic_rejection};
+use self::judge::{Answer, drop_quietly, panic_rejection};
 use crate::admission::{Core, CoreRef, Cut, Entry, Facts, Held, Refusal, Ticket};
 use crate::clock::Timestamp;
 use crate::error::{CommandError, Rejection, RejectionKind};
@@ -121,6 +121,17 @@ pub(crate) fn conclude<T, E>(core: &Core, home: Home, attempt: Attempt<T, E>) ->
     };
     close(core, home, &facts, None, Ending::DIRECT);
     Next::Done(result)
+}
+
+/// Closes a call that was settled before its caller left, and whose answer nobody has read.
+pub(crate) fn close_unread<T, E>(core: &Core, home: Home, attempt: Attempt<T, E>) {
+    match conclude(core, home, attempt) {
+        Next::Done(result) => drop_quietly(result),
+        Next::FallBack(failed) => {
+            close(core, home, &failed.facts, failed.error.rejection(), Ending::CANCELLED);
+            drop_quietly(failed);
+        }
+    }
 }
 
 fn failed<T, E>(core: &Core, home: Home, failed: Failed<T, E>) -> Next<T, E> {

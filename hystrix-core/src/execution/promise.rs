@@ -2,8 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use crate::sync::AtomicWaker;
-use crate::sync::global::Mutex;
+use crate::sync::{AtomicWaker, Mutex};
 
 /// One value, from whoever keeps the promise to whoever waits.
 pub(crate) struct Promise<R> {
@@ -41,17 +40,17 @@ impl<R> Promise<R> {
         }
     }
 
-    /// Gives the value. A value nobody waits for is dropped here.
-    pub(crate) fn keep(&self, value: R) {
+    /// Gives the value. Has it back if nobody waits any more, or the promise was kept before.
+    #[must_use = "a value nobody waits for is dropped where user code may run"]
+    pub(crate) fn keep(&self, value: R) -> Option<R> {
         let mut state = self.state.lock();
-        if matches!(*state, State::Awaited) {
-            *state = State::Kept(value);
-            drop(state);
-            self.waiter.wake();
-        } else {
-            drop(state);
-            drop(value);
+        if !matches!(*state, State::Awaited) {
+            return Some(value);
         }
+        *state = State::Kept(value);
+        drop(state);
+        self.waiter.wake();
+        None
     }
 
     /// Gives up waiting. A value that is there already is returned.
@@ -70,5 +69,27 @@ impl<R> Promise<R> {
     /// Whether the value is there, or was.
     pub(crate) fn is_kept(&self) -> bool {
         !matches!(*self.state.lock(), State::Awaited)
+    }
+}
+
+#[cfg(all(test, hystrix_loom))]
+mod loom_promise {
+    use super::*;
+    use crate::sync::global::Arc;
+    use loom::thread;
+
+    /// Either the waiting side has the value or the giving side has it back: nobody counts a call twice, or not at all.
+    #[test]
+    fn kept_against_given_up() {
+        loom::model(|| {
+            let promise = Arc::new(Promise::new());
+            let giver = {
+                let promise = promise.clone();
+                thread::spawn(move || promise.keep(7).is_some())
+            };
+            let read = promise.give_up().is_some();
+            let handed_back = giver.join().expect("keeping does not panic");
+            assert!(read != handed_back);
+        });
     }
 }

@@ -114,7 +114,6 @@ where
     let promise = Arc::new(Promise::new());
     let rest = Arc::new(Mutex::new(Some(fallback)));
     let then = |context: &Captured| Answering {
-        core: core.clone(),
         context: context.clone(),
         fallback: rest.clone(),
         promise: promise.clone(),
@@ -124,7 +123,7 @@ where
         Submitted::Refused(attempt) => {
             // The fallback of a refused call does not run here either.
             let context = contained(|| core.runtime.capture()).unwrap_or_default();
-            then(&context).over(attempt, None);
+            then(&context).over(core, attempt, None);
             None
         }
     };
@@ -133,7 +132,6 @@ where
 
 /// After the attempt: the answer, or the fallback on a worker.
 struct Answering<T, E, K> {
-    core: Arc<Core>,
     context: Captured,
     /// Shared with whoever queues the call, who still needs it if the call is refused.
     fallback: Arc<Mutex<Option<K>>>,
@@ -146,11 +144,11 @@ where
     E: Send + 'static,
     K: Fallback<T, E> + Send + 'static,
 {
-    fn over(&self, attempt: Attempt<T, E>, woken: Option<&Meeting>) {
-        let (core, home) = (&self.core, Home::current());
+    fn over(&self, core: &Arc<Core>, attempt: Attempt<T, E>, woken: Option<&Meeting>) {
+        let home = Home::current();
         let tell = if woken.is_some() { Tell::Elsewhere } else { Tell::Here };
         let failed = match conclude(core, home, attempt) {
-            Next::Done(result) => return self.promise.keep(result),
+            Next::Done(result) => return self.promise.answer(result),
             Next::FallBack(failed) => failed,
         };
         let fallback = self.fallback.lock().take();
@@ -159,7 +157,7 @@ where
                 let (core, context) = (core.clone(), self.context.clone());
                 FallbackTask::hand_over(core, failed, fallback, context, self.promise.clone(), tell);
             }
-            _ => self.promise.keep(without_fallback(core, home, failed, &NotRun::MISSING, tell)),
+            _ => self.promise.answer(without_fallback(core, home, failed, &NotRun::MISSING, tell)),
         }
     }
 }
@@ -195,7 +193,8 @@ pub(super) trait Answerer<T, E>: Send + Sync + 'static {
 
 impl<T: Send + 'static, E: Send + 'static> Answerer<T, E> for Promise<Result<T, CommandError<E>>> {
     fn answer(&self, result: Result<T, CommandError<E>>) {
-        self.keep(result);
+        let unread = self.keep(result);
+        drop_quietly(unread);
     }
 
     fn is_given_up(&self) -> bool {

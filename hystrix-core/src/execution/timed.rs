@@ -145,7 +145,8 @@ struct Borrowing(Promise<Cut>);
 
 impl AtDeadline for Borrowing {
     fn cut(timed: &Arc<Timed<Self>>, cut: Cut) {
-        timed.at_deadline.0.keep(cut);
+        let unread = timed.at_deadline.0.keep(cut);
+        debug_assert!(unread.is_none(), "the caller comes back for it, and only the winner gives it");
     }
 }
 
@@ -178,7 +179,8 @@ where
     K: Fallback<T, E> + Send + 'static,
 {
     fn answer(&self, result: Result<T, CommandError<E>>) {
-        self.at_deadline.promise.keep(result);
+        let unread = self.at_deadline.promise.keep(result);
+        drop_quietly(unread);
     }
 
     fn is_given_up(&self) -> bool {

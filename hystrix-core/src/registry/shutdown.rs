@@ -80,7 +80,7 @@ impl Registry {
     pub fn shutdown_async(&self, patience: Duration) -> Shutdown {
         let promise = Arc::new(Promise::new());
         let (registry, answer) = (self.clone(), promise.clone());
-        run_aside("shutdown", move || answer.keep(registry.0.shutdown(patience)));
+        run_aside("shutdown", move || drop(answer.keep(registry.0.shutdown(patience))));
         Shutdown { promise }
     }
 }

@@ -10,8 +10,8 @@ use super::{Fallen, Falling, answer_later, poll_contained};
 use crate::admission::Core;
 use crate::error::CommandError;
 use crate::execution::job::{self, Body, Job, Submitted, Wait};
-use crate::execution::judge::{Classify, drop_quietly};
-use crate::execution::{Ending, Next, close, conclude, contained};
+use crate::execution::judge::Classify;
+use crate::execution::{Ending, close, close_unread, contained};
 use crate::fallback::AsyncFallback;
 use crate::sync::Home;
 use crate::sync::global::Arc;
@@ -151,14 +151,7 @@ where
             if let Some(facts) = job.cancel() {
                 close(core, home, &facts, None, Ending::DIRECT);
             } else if let Some(attempt) = job.give_up() {
-                // Settled before its caller left, and not read.
-                match conclude(core, home, attempt) {
-                    Next::Done(result) => drop_quietly(result),
-                    Next::FallBack(failed) => {
-                        let rejection = failed.error.rejection();
-                        close(core, home, &failed.facts, rejection, Ending::CANCELLED);
-                    }
-                }
+                close_unread(core, home, attempt);
             }
             job.clear();
         }

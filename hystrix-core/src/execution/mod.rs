@@ -158,10 +158,11 @@ pub(crate) struct FallbackPermit<'c> {
 impl Drop for FallbackPermit<'_> {
     fn drop(&mut self) {
         let home = Home::current();
-        self.core.stats.fallback_ended(home);
+        // In this order: whoever sees that no fallback runs finds all their permits there.
         if self.taken {
             self.core.fallback.put(home);
         }
+        self.core.stats.fallback_ended(home);
     }
 }
 

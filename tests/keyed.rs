@@ -297,6 +297,13 @@ fn threads_that_come_at_once_do_not_pass_the_limit() {
 }
 
 #[test]
+fn bc_120_a_family_that_is_built_inside_each_call_is_bounded_all_the_same() {
+    let lab = Lab::new();
+    (0..50).for_each(|key| ok(&quota(&lab, 3).get(&key)).unwrap());
+    assert_eq!(names(&lab), ["quota:0", "quota:1", "quota:2", "quota:other"]);
+}
+
+#[test]
 fn a_name_that_somebody_else_has_is_served_by_the_shared_command() {
     let lab = Lab::new();
     let quota = quota(&lab, 10);

@@ -193,6 +193,11 @@ impl Events {
         self.memory().calls.last().cloned().expect("a call has ended")
     }
 
+    /// Forgets everything, and the room it took.
+    pub fn forget(&self) {
+        *self.memory() = Memory::default();
+    }
+
     pub fn circuits(&self) -> Vec<CircuitEvent> {
         self.memory().circuits.clone()
     }

@@ -30,7 +30,9 @@ fn by_hand(mut task: Task) {
     }
 }
 
-const EXECUTORS: [(&str, fn(Task)); 5] = [
+type Run = fn(Task);
+
+const EXECUTORS: [(&str, Run); 5] = [
     ("tokio, current thread", |task| {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(task)
     }),

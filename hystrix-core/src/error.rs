@@ -310,7 +310,9 @@ impl fmt::Display for Rejection {
             (RejectionKind::FailedValue, ..) => f.write_str("gave a value judged as a failure")?,
         }
         if let Some(after) = self.retry_after() {
-            write!(f, ", retry after {after:?}")?;
+            // Up to the millisecond: who comes back then is not too early, and the text is short.
+            let millis = after.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(u64::MAX);
+            write!(f, ", retry after {:?}", Duration::from_millis(millis))?;
         }
         if let Some(timeout) = self.timeout() {
             write!(f, " after {timeout:?}")?;

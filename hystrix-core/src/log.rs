@@ -24,6 +24,9 @@ mod lines {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use tracing::warn;
 
+    /// What filters name; the module a line stands in is nobody's business.
+    const TARGET: &str = "hystrix_core";
+
     /// A subscriber's panic is not the call's.
     fn contained(line: impl FnOnce()) {
         let _ = catch_unwind(AssertUnwindSafe(line));
@@ -32,6 +35,7 @@ mod lines {
     pub(crate) fn circuit_changed(event: &CircuitEvent) {
         contained(|| {
             warn!(
+                target: TARGET,
                 circuit = &*event.circuit,
                 from = event.from.as_str(),
                 to = event.to.as_str(),
@@ -46,6 +50,7 @@ mod lines {
     pub(crate) fn refused(rejection: &Rejection, numbers: Numbers) {
         contained(|| match numbers.suggested {
             Some(suggested) => warn!(
+                target: TARGET,
                 command = %rejection.command(),
                 cause = %rejection,
                 refused = numbers.refused,
@@ -54,6 +59,7 @@ mod lines {
                 "calls are refused by a limit nobody chose"
             ),
             None => warn!(
+                target: TARGET,
                 command = %rejection.command(),
                 cause = %rejection,
                 refused = numbers.refused,
@@ -64,15 +70,17 @@ mod lines {
     }
 
     pub(crate) fn clash(command: &CommandKey, what: &str) {
-        contained(|| warn!(command = %command, "{what}"));
+        contained(|| warn!(target: TARGET, command = %command, "{what}"));
     }
 
     pub(crate) fn layer_refused(error: &crate::error::ConfigError) {
-        contained(|| warn!(%error, "a configuration layer was refused; what lies below applies"));
+        contained(
+            || warn!(target: TARGET, %error, "a configuration layer was refused; what lies below applies"),
+        );
     }
 
     pub(crate) fn sink_panicked() {
-        contained(|| warn!("an event sink panicked and was switched off"));
+        contained(|| warn!(target: TARGET, "an event sink panicked and was switched off"));
     }
 }
 

@@ -23,6 +23,16 @@ use crate::outcome::Class;
 ///
 /// The parameters are the command, the body, the result's types, the rules about results, and the fallback; they are
 /// never written out.
+///
+/// A call is executed once; a command is called as often as one likes:
+///
+/// ```compile_fail,E0382
+/// # use hystrix_core::Command;
+/// # let command = Command::builder("once").group("doc_call").build().unwrap();
+/// let call = command.run(|| Ok::<_, ()>(1));
+/// call.execute();
+/// call.execute(); // HC-002: used after it was moved
+/// ```
 #[must_use = "a call does nothing until it is executed, awaited or queued"]
 pub struct Call<'c, C, B, T, E, P = Judge, K = NoFallback> {
     command: &'c C,

@@ -295,13 +295,6 @@ fn main() {
 
     println!("{:<44} {:>9} {:>9}", "ns per call", "minimum", "median");
     println!("\n-- one thread");
-    let hold = |command: &Command, inside: &mut dyn FnMut()| {
-        let _ = command.run(|| {
-            inside();
-            body()
-        });
-    };
-    let _ = hold;
     let mut one = Table(vec![
         Row::new("floor", 100_000, || {
             let _ = black_box(floor.call(body));

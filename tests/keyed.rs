@@ -361,15 +361,18 @@ fn idle_commands_go_when_the_clock_has_moved_and_are_told() {
 #[test]
 fn room_is_made_by_the_one_unused_for_longest() {
     let lab = Lab::new();
-    let quota = quota(&lab, 2);
+    let quota = quota(&lab, 3);
     let own = |key: &str| quota.get(key).key().name() == format!("quota:{key}");
-    assert!(own("a"));
-    lab.clock.advance(IDLE / 4);
-    assert!(own("b") && !own("c"));
-    lab.clock.advance(IDLE - IDLE / 4);
-    assert!(own("c") && !own("d"), "only one of them was idle");
-    lab.clock.advance(IDLE / 4);
-    assert!(own("d") && !own("a"));
+    for key in ["a", "b", "c"] {
+        assert!(own(key));
+        lab.clock.advance(IDLE / 4);
+    }
+    assert!(!own("d"), "none is idle");
+    // Now `a` and `b` are.
+    lab.clock.advance(IDLE / 2);
+    assert!(own("d"));
+    assert_eq!(evicted(&lab), ["quota:a"]);
+    assert!(own("e") && !own("f"));
     assert_eq!(evicted(&lab), ["quota:a", "quota:b"]);
 }
 

@@ -436,11 +436,13 @@ fn layers_wait_for_their_commands_and_give_back_what_lay_below() {
     let lab = Lab::new();
     let selections = [Select::group("lab"), Select::command("lab", "io")];
     lab.registry.apply(selections[0].clone(), layer().timeout("2s").mode(Mode::Shadow)).unwrap();
-    lab.registry.apply(selections[1].clone(), layer().timeout("3s").fallback_semaphore(4)).unwrap();
     let io: PoolCommand = lab.on_pool("io", 2, 5).timeout("1s").build().unwrap();
+    let namesake = lab.command("io").group("other").build().unwrap();
+    lab.registry.apply(selections[1].clone(), layer().timeout("3s").fallback_semaphore(4)).unwrap();
     let timeout = || (io.settings().timeout().value.get().unwrap(), io.mode());
     let permits = || (io.settings().fallback_semaphore().value, io.settings().fallback_semaphore().origin);
     assert_eq!((timeout(), permits().0), ((ms(3000), Mode::Shadow), Limit::from(4)));
+    assert_eq!((namesake.settings().timeout().origin, namesake.mode()), (Origin::BuiltIn, Mode::Enforce));
     assert!(lab.registry.remove(&selections[1]));
     assert_eq!((timeout(), permits()), ((ms(2000), Mode::Shadow), (Limit::from(7), Origin::BuiltIn)));
     assert!(lab.registry.remove(&selections[0]));

@@ -156,6 +156,7 @@ enum Unit {
     Micros,
     Millis,
     Seconds,
+    Hours,
 }
 
 impl Rejection {
@@ -184,6 +185,7 @@ impl Rejection {
             (Unit::Micros, 1_000),
             (Unit::Millis, 1_000_000),
             (Unit::Seconds, 1_000_000_000),
+            (Unit::Hours, 3_600_000_000_000),
         ];
         let nanos = time.as_nanos();
         for (unit, size) in units {
@@ -192,7 +194,7 @@ impl Rejection {
                 return self;
             }
         }
-        (self.value, self.unit) = (u32::MAX, Unit::Seconds);
+        (self.value, self.unit) = (u32::MAX, Unit::Hours);
         self
     }
 
@@ -285,6 +287,7 @@ impl Rejection {
             Unit::Micros => Some(Duration::from_micros(value)),
             Unit::Millis => Some(Duration::from_millis(value)),
             Unit::Seconds => Some(Duration::from_secs(value)),
+            Unit::Hours => Some(Duration::from_secs(3600 * value)),
         }
     }
 }
@@ -420,6 +423,6 @@ mod tests {
             assert!(kept >= time && kept <= time + time / 1000 + Duration::from_nanos(1));
         }
         let rejection = Rejection::new(key(), RejectionKind::TimedOut).with_time(Duration::MAX);
-        assert_eq!(rejection.timeout(), Some(Duration::from_secs(u64::from(u32::MAX))));
+        assert_eq!(rejection.timeout(), Some(Duration::from_secs(3600 * u64::from(u32::MAX))));
     }
 }

@@ -8,14 +8,23 @@ use crate::identity::CommandKey;
 use crate::sync::global::Arc;
 
 thread_local! {
-    static COMMAND: Cell<Option<CommandKey>> = const { Cell::new(None) };
-    static STOP: Cell<Option<Stop>> = const { Cell::new(None) };
+    static HERE: Here = const {
+        Here { command: Cell::new(None), deadline: Cell::new(Timestamp::MAX), sign: Cell::new(None) }
+    };
+}
+
+/// The body that runs on this thread.
+struct Here {
+    command: Cell<Option<CommandKey>>,
+    /// When it should stop, on the system clock. The common case is a word, for it is written by every call in place.
+    deadline: Cell<Timestamp>,
+    /// Anything else that tells it to.
+    sign: Cell<Option<Arc<dyn StopSign>>>,
 }
 
 /// What tells a body that nobody waits for it any more.
 #[derive(Clone)]
 struct Stop {
-    /// On the system clock; never, if the deadline is on another clock.
     deadline: Timestamp,
     sign: Option<Arc<dyn StopSign>>,
 }
@@ -29,18 +38,9 @@ impl Stop {
         let passed = self.deadline < Timestamp::MAX && TimeSource::System.now() >= self.deadline;
         passed || self.sign.as_ref().is_some_and(|sign| sign.is_over())
     }
-
-    /// A body inside another one stops when either is to stop.
-    fn or(self, outer: Stop) -> Stop {
-        let sign = match (self.sign, outer.sign) {
-            (Some(own), Some(outer)) => Some(Arc::new(Either(own, outer)) as _),
-            (own, outer) => own.or(outer),
-        };
-        let deadline = self.deadline.min(outer.deadline);
-        Stop { deadline, sign }
-    }
 }
 
+/// A body inside another one stops when either is to stop.
 struct Either(Arc<dyn StopSign>, Arc<dyn StopSign>);
 
 impl StopSign for Either {
@@ -68,70 +68,64 @@ pub(crate) fn enter_until<R>(
     clock: &TimeSource,
     body: impl FnOnce() -> R,
 ) -> R {
-    let _stop = (deadline < Timestamp::MAX).then(|| stop_at(deadline, clock));
-    enter_as(command, body)
+    if clock.is_system() || deadline == Timestamp::MAX {
+        return enter_as(command, deadline, body);
+    }
+    let sign = Arc::new(DeadlineOn { deadline, clock: clock.clone() });
+    enter(command, sign, body)
 }
 
 /// Runs `body` as the body of a command, with a sign that tells it to stop.
 pub(crate) fn enter<R>(command: &CommandKey, sign: Arc<dyn StopSign>, body: impl FnOnce() -> R) -> R {
-    let _stop = stop_by(Stop { deadline: Timestamp::MAX, sign: Some(sign) });
-    enter_as(command, body)
+    struct Restore(Option<Arc<dyn StopSign>>);
+
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            let _ = HERE.try_with(|here| here.sign.set(self.0.take()));
+        }
+    }
+
+    let outer = HERE.try_with(|here| here.sign.take()).unwrap_or(None);
+    let both = match outer.clone() {
+        Some(outer) => Arc::new(Either(sign, outer)),
+        None => sign,
+    };
+    let _ = HERE.try_with(|here| here.sign.set(Some(both)));
+    let _restore = Restore(outer);
+    enter_as(command, Timestamp::MAX, body)
 }
 
 /// Nests, and puts back what was there, on a panic too.
 #[inline]
-fn enter_as<R>(command: &CommandKey, body: impl FnOnce() -> R) -> R {
-    struct Restore(Option<CommandKey>);
+fn enter_as<R>(command: &CommandKey, deadline: Timestamp, body: impl FnOnce() -> R) -> R {
+    struct Restore(Option<CommandKey>, Timestamp);
 
     impl Drop for Restore {
         #[inline(always)]
         fn drop(&mut self) {
-            let _ = COMMAND.try_with(|current| current.set(self.0.take()));
+            let _ = HERE.try_with(|here| {
+                here.deadline.set(self.1);
+                here.command.set(self.0.take());
+            });
         }
     }
 
     // A thread that is ending knows no command; its bodies run all the same.
-    let entered = COMMAND.try_with(|current| current.replace(Some(command.clone())));
-    let _restore = entered.ok().map(Restore);
+    let entered = HERE.try_with(|here| {
+        let outer = here.deadline.get();
+        here.deadline.set(outer.min(deadline));
+        Restore(here.command.replace(Some(command.clone())), outer)
+    });
+    let _restore = entered.ok();
     body()
 }
 
-struct RestoreStop(Option<Stop>);
-
-impl Drop for RestoreStop {
-    fn drop(&mut self) {
-        let outer = self.0.take();
-        let _ = STOP.try_with(|stop| stop.set(outer));
-    }
-}
-
-fn stop_at(deadline: Timestamp, clock: &TimeSource) -> RestoreStop {
-    if clock.is_system() {
-        return stop_by(Stop { deadline, sign: None });
-    }
-    let clock = clock.clone();
-    let sign: Arc<dyn StopSign> = Arc::new(DeadlineOn { deadline, clock });
-    stop_by(Stop { deadline: Timestamp::MAX, sign: Some(sign) })
-}
-
-fn stop_by(stop: Stop) -> RestoreStop {
-    let outer = STOP.try_with(Cell::take).unwrap_or(None);
-    let stop = match outer.clone() {
-        Some(outer) => stop.or(outer),
-        None => stop,
-    };
-    let _ = STOP.try_with(|current| current.set(Some(stop)));
-    RestoreStop(outer)
-}
-
-fn look<V: Clone>(cell: &'static std::thread::LocalKey<Cell<Option<V>>>) -> Option<V> {
-    cell.try_with(|cell| {
-        let value = cell.take();
-        let copy = value.clone();
-        cell.set(value);
-        copy
-    })
-    .ok()?
+/// Looks at a cell without keeping what is in it.
+fn look<V: Clone>(cell: &Cell<Option<V>>) -> Option<V> {
+    let value = cell.take();
+    let copy = value.clone();
+    cell.set(value);
+    copy
 }
 
 /// Returns the command whose body runs here; `None` outside of bodies, and inside fallbacks.
@@ -139,7 +133,7 @@ fn look<V: Clone>(cell: &'static std::thread::LocalKey<Cell<Option<V>>>) -> Opti
 /// In an async body it is known while the body is being polled.
 #[must_use]
 pub fn current_command() -> Option<CommandKey> {
-    look(&COMMAND)
+    HERE.try_with(|here| look(&here.command)).unwrap_or(None)
 }
 
 /// Returns the cancellation of the body that runs here. Outside of bodies it is never cancelled.
@@ -164,7 +158,7 @@ pub fn current_command() -> Option<CommandKey> {
 /// ```
 #[must_use]
 pub fn cancellation() -> Cancellation {
-    Cancellation(look(&STOP))
+    Cancellation(HERE.try_with(|here| Stop { deadline: here.deadline.get(), sign: look(&here.sign) }).ok())
 }
 
 /// Tells a body whether anybody still waits for it: see [`cancellation`]. May be kept and sent to other threads.

@@ -10,7 +10,7 @@ use super::job::{self, Body, Submitted, Wait};
 use super::judge::{self, Classify, Left};
 use super::timed::InPlace;
 use super::{
-    Attempt, Ending, Failed, Next, Tell, after_fallback, close, conclude, contained, open_fallback,
+    Attempt, Failed, Next, Tell, after_fallback, conclude, contained, open_fallback, succeeded,
     without_fallback,
 };
 use crate::admission::{Color, Core, Entry, Held, Ticket};
@@ -18,7 +18,7 @@ use crate::clock::Timestamp;
 use crate::context;
 use crate::error::{CommandError, Rejection};
 use crate::fallback::Fallback;
-use crate::outcome::{Class, Outcome};
+use crate::outcome::Class;
 use crate::sync::global::Arc;
 use crate::sync::{Home, Thread, current, park};
 
@@ -61,12 +61,7 @@ where
     });
     drop(held);
     if let Some((value, end)) = good {
-        let watched = core.runtime.sinks.listened() || core.runtime.is_closing();
-        if entry.is_plain() && !watched {
-            core.succeeded(&entry, end);
-        } else {
-            succeeded_watched(core, &entry, start, end);
-        }
+        succeeded(core, &entry, start, end);
         return Ok(value);
     }
     let left = match ran {
@@ -74,14 +69,6 @@ where
         Err(panic) => Left::panic(core.clock.now(), panic),
     };
     not_good(core, &entry, start, left, fallback)
-}
-
-#[cold]
-fn succeeded_watched(core: &Core, entry: &Entry, start: Timestamp, end: Timestamp) {
-    let mut ticket = Ticket::new(core, entry);
-    ticket.begin(start);
-    let facts = ticket.settle_alone(entry.home, Outcome::Success, end);
-    close(core, entry.home, &facts, None, Ending::DIRECT);
 }
 
 #[cold]

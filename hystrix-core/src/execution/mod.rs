@@ -82,6 +82,25 @@ impl<T, E> Attempt<T, E> {
     }
 }
 
+/// A body in place has ended well: counts the attempt and closes its call. Most calls end here.
+#[inline]
+pub(crate) fn succeeded(core: &Core, entry: &Entry, start: Timestamp, end: Timestamp) {
+    let watched = core.runtime.sinks.listened() || core.runtime.is_closing();
+    if entry.is_plain() && !watched {
+        core.succeeded(entry, end);
+    } else {
+        succeeded_watched(core, entry, start, end);
+    }
+}
+
+#[cold]
+fn succeeded_watched(core: &Core, entry: &Entry, start: Timestamp, end: Timestamp) {
+    let mut ticket = Ticket::new(core, entry);
+    ticket.begin(start);
+    let facts = ticket.settle_alone(entry.home, Outcome::Success, end);
+    close(core, entry.home, &facts, None, Ending::DIRECT);
+}
+
 /// What is left to do with an attempt.
 pub(crate) enum Next<T, E> {
     /// Nothing: this is the answer.

@@ -5,7 +5,6 @@ use std::io;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use pin_project_lite::pin_project;
 
@@ -17,9 +16,9 @@ use crate::context;
 use crate::error::{CommandError, RejectionKind};
 use crate::execution::delay::Delay;
 use crate::execution::judge::{self, Classify, Left};
-use crate::execution::{Attempt, Ending, close, contained};
+use crate::execution::{Attempt, Ending, close, contained, succeeded};
 use crate::fallback::AsyncFallback;
-use crate::outcome::{Mode, Outcome};
+use crate::outcome::{Class, Mode, Outcome};
 use crate::sync::Home;
 use crate::sync::global::Arc;
 use crate::timer::{Target, Token};
@@ -56,6 +55,7 @@ impl<'c, T, E, F, Fut, P, K> InPlaceCall<'c, T, E, F, Fut, P, K>
 where
     K: AsyncFallback<T, E>,
 {
+    #[inline]
     pub(crate) fn new(core: &'c Arc<Core>, make: F, judge: P, fallback: K) -> Self {
         Self {
             stage: InPlace::Start,
@@ -89,21 +89,50 @@ where
         let core = this.flight.core;
         loop {
             let attempt = match this.stage.as_mut().project() {
-                InPlaceAt::Start => match this.flight.take_off() {
-                    Err(attempt) => attempt,
-                    Ok(delay) if delay.is_zero() => match this.flight.begin(this.make) {
-                        Ok(body) => {
-                            this.stage.set(InPlace::Running { body });
-                            continue;
-                        }
-                        Err(left) => this.flight.land(left),
-                    },
-                    Ok(delay) => {
-                        let delay = Delay::new(core.runtime.clone(), delay);
+                InPlaceAt::Start => {
+                    let mut entry = Entry::new(core, Color::Other);
+                    if let Err(refusal) = core.admit(&mut entry) {
+                        Attempt::refused(refusal)
+                    } else if !entry.delay.is_zero() {
+                        this.flight.take_off(&entry, Held::new(core, &entry));
+                        let delay = Delay::new(core.runtime.clone(), entry.delay);
                         this.stage.set(InPlace::Delayed { delay });
                         continue;
+                    } else {
+                        // A body that is ready at once needs no ticket: only this poll can settle its attempt, and user code runs
+                        // in `contained` only. As on a thread, the good value travels by itself.
+                        let held = Held::new(&**core, &entry);
+                        let (start, cut_at) = (entry.arrival, entry.cut_at());
+                        let make = this.make.take().expect("a body begins once");
+                        let (mut good, mut left) = (None, None);
+                        let ran = contained(|| {
+                            let first = || begun(this.stage.as_mut(), make()).poll(cx);
+                            let polled = context::enter_until(&core.key, entry.deadline, &core.clock, first);
+                            let Poll::Ready(result) = polled else { return };
+                            match judge::left(core, cut_at, this.judge, result) {
+                                Left { end, result: Ok((Ok(value), Class::SUCCESS)) } if end < cut_at => {
+                                    good = Some((value, end));
+                                }
+                                other => left = Some(other),
+                            }
+                        });
+                        if let Some((value, end)) = good {
+                            this.stage.end();
+                            drop(held);
+                            succeeded(core, &entry, start, end);
+                            return Poll::Ready(Ok(value));
+                        }
+                        if let Err(panic) = ran {
+                            left = Some(Left::panic(core.clock.now(), panic));
+                        }
+                        this.flight.take_off(&entry, held).begin(start);
+                        let over = match left {
+                            Some(left) => Over::Left(left),
+                            None => ready!(this.flight.await_deadline(cx)),
+                        };
+                        this.flight.over(this.stage.as_mut(), over)
                     }
-                },
+                }
                 InPlaceAt::Delayed { delay } => {
                     ready!(Pin::new(delay).poll(cx));
                     match this.flight.begin(this.make) {
@@ -116,17 +145,11 @@ where
                 }
                 InPlaceAt::Running { body } => {
                     let over = ready!(this.flight.poll_body(body, this.judge, cx));
-                    // The body goes first: what it holds, its permit included, is held until here.
-                    let _ = contained(|| this.stage.as_mut().set(InPlace::Done));
-                    match over {
-                        Over::Left(left) => this.flight.land(left),
-                        Over::Cut => this.flight.cut(),
-                        Over::NoThread(error) => this.flight.without_timer(&error),
-                    }
+                    this.flight.over(this.stage.as_mut(), over)
                 }
                 InPlaceAt::FallingBack { answer } => {
                     let result = ready!(poll_contained(answer, cx));
-                    let _ = contained(|| this.stage.as_mut().set(InPlace::Done));
+                    this.stage.end();
                     let falling = this.flight.falling.take().expect("a fallback runs under its permit");
                     return Poll::Ready(falling.land(core, result));
                 }
@@ -145,27 +168,44 @@ where
     }
 }
 
+/// The body in its place.
+#[inline]
+fn begun<Fut, A>(mut stage: Pin<&mut InPlace<Fut, A>>, body: Fut) -> Pin<&mut Fut> {
+    stage.set(InPlace::Running { body });
+    match stage.project() {
+        InPlaceAt::Running { body } => body,
+        _ => unreachable!("it was set a line ago"),
+    }
+}
+
+impl<Fut, A> InPlace<Fut, A> {
+    /// Drops what is there. Its panic is nobody's outcome.
+    #[inline]
+    fn end(mut self: Pin<&mut Self>) {
+        if std::mem::needs_drop::<Self>() {
+            let _ = contained(|| self.as_mut().set(InPlace::Done));
+        } else {
+            self.set(InPlace::Done);
+        }
+    }
+}
+
 impl<'c> Flight<'c> {
-    /// Asks for admission; the body may begin after a forced latency.
-    fn take_off<T, E>(&mut self) -> Result<Duration, Attempt<T, E>> {
+    /// Takes what admission gave: from here on it is given back when this is dropped.
+    fn take_off(&mut self, entry: &Entry, held: Held<&'c Core>) -> &Ticket<&'c Core> {
         let core: &'c Core = self.core;
-        let mut entry = Entry::new(core, Color::Other);
-        core.admit(&mut entry).map_err(Attempt::refused)?;
-        self.held = Some(Held::new(core, &entry));
-        let ticket = self.ticket.insert(Ticket::new(core, &entry));
-        let delay = ticket.delay;
-        Ok(delay)
+        self.held = Some(held);
+        self.ticket.insert(Ticket::new(core, entry))
     }
 
-    /// Makes the body.
+    /// Makes a body that was held up.
     fn begin<T, E, F, Fut>(&mut self, make: &mut Option<F>) -> Result<Fut, Left<T, E>>
     where
         F: FnOnce() -> Fut,
     {
         let core = self.core;
-        let ticket = self.ticket.as_mut().expect("a body begins under its ticket");
-        let start = if ticket.delay.is_zero() { ticket.arrival } else { core.clock.now() };
-        ticket.begin(start);
+        let ticket = self.ticket.as_ref().expect("a body begins under its ticket");
+        ticket.begin(core.clock.now());
         let make = make.take().expect("a body begins once");
         let deadline = ticket.deadline;
         contained(|| context::enter_until(&core.key, deadline, &core.clock, make))
@@ -183,28 +223,41 @@ impl<'c> Flight<'c> {
     {
         let core = self.core;
         let ticket = self.ticket.as_ref().expect("a body runs under its ticket");
-        let (cut_at, mode) = (ticket.cut_at(), ticket.mode);
-        let deadline = ticket.deadline;
+        let (cut_at, deadline) = (ticket.cut_at(), ticket.deadline);
         let polled =
             contained(|| match context::enter_until(&core.key, deadline, &core.clock, || body.poll(cx)) {
                 Poll::Pending => None,
                 Poll::Ready(result) => Some(judge::left(core, cut_at, judge, result)),
             });
         match polled {
-            Ok(None) => {}
-            Ok(Some(left)) => return Poll::Ready(Over::Left(left)),
-            Err(panic) => {
-                return Poll::Ready(Over::Left(Left::panic(core.clock.now(), panic)));
-            }
+            Ok(None) => self.await_deadline(cx),
+            Ok(Some(left)) => Poll::Ready(Over::Left(left)),
+            Err(panic) => Poll::Ready(Over::Left(Left::panic(core.clock.now(), panic))),
         }
-        match self.await_deadline(cx) {
+    }
+
+    /// A body waits: sees to it that its deadline wakes the task, unless it has passed.
+    fn await_deadline<T, E>(&mut self, cx: &Context<'_>) -> Poll<Over<T, E>> {
+        match self.arm(cx) {
             Ok(true) => Poll::Pending,
-            Ok(false) if mode == Mode::Enforce => Poll::Ready(Over::Cut),
+            Ok(false) if self.ticket.as_ref().is_some_and(|ticket| ticket.mode == Mode::Enforce) => {
+                Poll::Ready(Over::Cut)
+            }
             Ok(false) => {
                 self.would_have_been_cut();
                 Poll::Pending
             }
             Err(error) => Poll::Ready(Over::NoThread(error)),
+        }
+    }
+
+    /// Settles the attempt. The body goes first: what it holds, its permit included, is held until here.
+    fn over<T, E, Fut, A>(&mut self, stage: Pin<&mut InPlace<Fut, A>>, over: Over<T, E>) -> Attempt<T, E> {
+        stage.end();
+        match over {
+            Over::Left(left) => self.land(left),
+            Over::Cut => self.cut(),
+            Over::NoThread(error) => self.without_timer(&error),
         }
     }
 
@@ -274,8 +327,8 @@ impl Flight<'_> {
         token.is_none_or(|token| self.core.runtime.timer.cancel(token))
     }
 
-    /// A body waits: sees to it that the deadline wakes the task. False if the deadline has been called.
-    fn await_deadline(&mut self, cx: &Context<'_>) -> io::Result<bool> {
+    /// Arms the deadline, or has it wake this task. False if it has been called.
+    fn arm(&mut self, cx: &Context<'_>) -> io::Result<bool> {
         let timer = &self.core.runtime.timer;
         if let Some(token) = &self.token {
             return Ok(timer.refresh(token, cx.waker()));

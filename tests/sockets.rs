@@ -43,7 +43,7 @@ fn until_closed(server: &TcpStream) {
 
 /// How long a client waits for a single read. Every byte comes sooner: at once in real time, and by the clock
 /// of the command a millisecond before.
-const READ_TIMEOUT: Duration = PATIENCE;
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reads until the server closes, or a single read takes too long.
 fn download(
@@ -85,7 +85,7 @@ fn drip(lab: &Lab, mut server: &TcpStream, heard: &Receiver<()>) {
 #[test]
 fn ht_23_a_read_timeout_ends_the_call_only_where_nothing_comes_at_all() {
     let lab = Lab::new();
-    let command = lab.on_pool("silent", 1, 0).timeout("150s").build().unwrap();
+    let command = lab.on_pool("silent", 1, 0).timeout(5 * READ_TIMEOUT).build().unwrap();
     let (_listener, address) = listen();
     let silent = command.run(move || download(address, ms(1), || Ok(()))).execute();
     let Err(CommandError::Inner(error)) = silent else { panic!("{silent:?}") };
@@ -96,7 +96,7 @@ fn ht_23_a_read_timeout_ends_the_call_only_where_nothing_comes_at_all() {
 #[test]
 fn ht_23_where_the_server_drips_only_the_commands_timeout_ends_the_wait() {
     let lab = Lab::new();
-    let command = lab.on_pool("drip", 1, 0).timeout("150s").build().unwrap();
+    let command = lab.on_pool("drip", 1, 0).timeout(5 * READ_TIMEOUT).build().unwrap();
     let (listener, address) = listen();
     let (hears, heard) = channel();
     let body = move || download(address, READ_TIMEOUT, || Ok(hears.send(()).unwrap()));
@@ -120,7 +120,7 @@ fn ht_23_where_the_server_drips_only_the_commands_timeout_ends_the_wait() {
 #[test]
 fn ht_23_the_worker_of_a_dripping_download_is_taken_until_the_server_closes() {
     let lab = Lab::new();
-    let command = lab.on_pool("drip", 1, 0).timeout("10s").build().unwrap();
+    let command = lab.on_pool("drip", 1, 0).timeout(READ_TIMEOUT / 2).build().unwrap();
     let (listener, address) = listen();
     let (hears, heard) = channel();
     let call = command.run(move || download(address, READ_TIMEOUT, || Ok(hears.send(()).unwrap()))).queue();
@@ -146,7 +146,7 @@ fn ht_23_the_worker_of_a_dripping_download_is_taken_until_the_server_closes() {
 #[test]
 fn ht_23_a_client_that_asks_whether_it_is_cancelled_gives_up_at_its_next_byte() {
     let lab = Lab::new();
-    let command = lab.on_pool("asks", 1, 0).timeout("10s").build().unwrap();
+    let command = lab.on_pool("asks", 1, 0).timeout(READ_TIMEOUT / 2).build().unwrap();
     let (listener, address) = listen();
     let (hears, heard) = channel();
     let asks = move || {
@@ -169,7 +169,7 @@ fn ht_23_a_client_that_asks_whether_it_is_cancelled_gives_up_at_its_next_byte() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn ht_23_a_task_is_dropped_at_the_timeout_and_its_dripping_server_sees_it_leave() {
     let lab = Lab::new();
-    let command = lab.command("drip").semaphore(1).timeout("150s").build().unwrap();
+    let command = lab.command("drip").semaphore(1).timeout(5 * READ_TIMEOUT).build().unwrap();
     let (listener, address) = listen();
     let (hears, heard) = channel();
     let call = tokio::spawn({

@@ -134,6 +134,10 @@ impl Circuit {
         circuit
     }
 
+    pub(crate) fn shape(&self) -> Shape {
+        self.shape
+    }
+
     pub(crate) fn rules(&self) -> Rules {
         Rules {
             request_volume_threshold: self.volume.load(Relaxed),

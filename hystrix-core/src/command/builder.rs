@@ -185,7 +185,7 @@ impl<I: Buildable> CommandBuilder<I> {
     /// A setting that cannot be, or an identity that another isolation has; the error names field, value and what is allowed.
     pub fn build(self) -> Result<I::Command, ConfigError> {
         let registry = self.registry.unwrap_or_else(Registry::current);
-        let handle = registry.define(Definition {
+        let handle = registry.define(&Definition {
             key: CommandKey::new(self.group, self.key),
             config: self.config,
             isolation: self.isolation.into_isolation(),
@@ -194,11 +194,11 @@ impl<I: Buildable> CommandBuilder<I> {
     }
 
     /// Makes a family of commands, one for each key that calls come with: see [`Keyed`]. The builder's own key is the
-    /// beginning of theirs.
+    /// beginning of theirs. Building the same group and key again gives the same family.
     ///
     /// # Errors
     ///
-    /// A setting that cannot be.
+    /// As for [`build`](Self::build).
     pub fn build_keyed(self) -> Result<Keyed<I::Command>, ConfigError> {
         let registry = self.registry.unwrap_or_else(Registry::current);
         let definition = Definition {
@@ -206,8 +206,8 @@ impl<I: Buildable> CommandBuilder<I> {
             config: self.config,
             isolation: self.isolation.into_isolation(),
         };
-        registry.check(&definition)?;
-        Ok(Keyed::new(registry, definition))
+        let family = registry.family(definition)?;
+        Ok(Keyed::new(registry, family))
     }
 }
 

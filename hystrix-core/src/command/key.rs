@@ -1,15 +1,17 @@
 //! One command for each key that calls come with: a tenant, a host, a shard.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt::{self, Display, Write};
 use std::hash::{BuildHasher, RandomState};
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use super::{Command, CommandHandle, PoolCommand};
 use crate::clock::Timestamp;
 use crate::identity::CommandKey;
 use crate::outcome::CircuitState;
-use crate::registry::{Definition, Registry};
+use crate::registry::{Definition, Finding, Registry};
 use crate::sealed::Sealed;
 use crate::sync::global::{Arc, AtomicU64, AtomicUsize, Mutex, OnceLock, Relaxed};
 
@@ -19,6 +21,8 @@ const SHARDS: usize = 16;
 
 /// A family of commands with one definition, one command for each key: made by
 /// [`CommandBuilder::build_keyed`](super::CommandBuilder::build_keyed).
+///
+/// The registry has one family for a group and key, however often it is built; handles to it are cheap to clone.
 ///
 /// Bounded: beyond the limit (1000), and when no idle command can make room, calls share one command called `other`. A command that nobody has
 /// used for a while (10 minutes) is dropped when room is needed, and at [`evict_idle`](Self::evict_idle); never one with calls under way, or whose circuit is not closed.
@@ -33,26 +37,9 @@ const SHARDS: usize = 16;
 /// # Ok::<(), hystrix_core::ConfigError>(())
 /// ```
 pub struct Keyed<C> {
-    family: Arc<Family<C>>,
-}
-
-struct Family<C> {
     registry: Registry,
-    definition: Definition,
-    limit: usize,
-    idle: Duration,
-    hasher: RandomState,
-    shards: [Mutex<HashMap<u64, Vec<Member<C>>>>; SHARDS],
-    size: AtomicUsize,
-    /// Before this time nothing can have become idle: no need to look.
-    look_at: AtomicU64,
-    other: OnceLock<C>,
-}
-
-struct Member<C> {
-    key: Box<str>,
-    command: C,
-    used: AtomicU64,
+    family: Arc<Family>,
+    kind: PhantomData<fn() -> C>,
 }
 
 /// A kind of command that a builder makes. Sealed.
@@ -60,9 +47,6 @@ pub trait KeyedKind: Clone + Sealed {
     /// Makes it of a handle.
     #[doc(hidden)]
     fn from_handle(handle: CommandHandle) -> Self;
-    /// Its handle.
-    #[doc(hidden)]
-    fn handle(&self) -> &CommandHandle;
 }
 
 impl Sealed for Command {}
@@ -72,65 +56,46 @@ impl KeyedKind for Command {
     fn from_handle(handle: CommandHandle) -> Self {
         Command(handle)
     }
-
-    fn handle(&self) -> &CommandHandle {
-        &self.0
-    }
 }
 
 impl KeyedKind for PoolCommand {
     fn from_handle(handle: CommandHandle) -> Self {
         PoolCommand(handle)
     }
-
-    fn handle(&self) -> &CommandHandle {
-        &self.0
-    }
 }
 
 impl<C> Clone for Keyed<C> {
     fn clone(&self) -> Self {
-        Self { family: self.family.clone() }
+        Self { registry: self.registry.clone(), family: self.family.clone(), kind: PhantomData }
     }
 }
 
 impl<C: KeyedKind> Keyed<C> {
-    pub(super) fn new(registry: Registry, definition: Definition) -> Self {
-        Self::with(registry, definition, 1000, Duration::from_secs(600))
+    pub(super) fn new(registry: Registry, family: Arc<Family>) -> Self {
+        Self { registry, family, kind: PhantomData }
     }
 
-    fn with(registry: Registry, definition: Definition, limit: usize, idle: Duration) -> Self {
-        let family = Family {
-            registry,
-            definition,
-            limit,
-            idle,
-            hasher: RandomState::new(),
-            shards: std::array::from_fn(|_| Mutex::new(HashMap::new())),
-            size: AtomicUsize::new(0),
-            look_at: AtomicU64::new(0),
-            other: OnceLock::new(),
-        };
-        Self { family: Arc::new(family) }
-    }
-
-    /// Sets how many keys have a command of their own. For a family nobody has used yet.
+    /// Sets how many keys have a command of their own, for the whole family. What is beyond a lowered limit stays until it is
+    /// idle.
     #[must_use]
     pub fn limit(self, keys: std::num::NonZeroUsize) -> Self {
-        let family = &self.family;
-        Self::with(family.registry.clone(), family.definition.clone(), keys.get(), family.idle)
+        self.family.limit.store(keys.get(), Relaxed);
+        self
     }
 
-    /// Sets for how long a command must be unused before it may be dropped. For a family nobody has used yet.
+    /// Sets for how long a command must be unused before it may be dropped, for the whole family.
     #[must_use]
     pub fn idle(self, duration: Duration) -> Self {
-        let family = &self.family;
-        Self::with(family.registry.clone(), family.definition.clone(), family.limit, duration)
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        self.family.idle.store(nanos, Relaxed);
+        self.family.look_at.store(0, Relaxed);
+        self
     }
 
     /// Returns the command for a key, made if it is new. A key that is known costs no allocation.
     ///
-    /// The command counts as used now; held for longer than the idle time, it may no longer be the one others get.
+    /// The command counts as used now; held for longer than the idle time, it may no longer be the one others get. A key that
+    /// is called `other` has a command of its own too: its name is written in quotes.
     ///
     /// # Panics
     ///
@@ -138,16 +103,16 @@ impl<C: KeyedKind> Keyed<C> {
     pub fn get<K: Display + ?Sized>(&self, key: &K) -> C {
         thread_local! {
             /// The text of the last key on this thread: its room is used again.
-            static TEXT: std::cell::Cell<String> = const { std::cell::Cell::new(String::new()) };
+            static TEXT: Cell<String> = const { Cell::new(String::new()) };
         }
         // Taken out while user code writes into it: a `Display` may itself ask for a command.
         let mut text = TEXT.take();
         text.clear();
         // Writing into a string does not fail by itself; a `Display` that fails has written what it could.
         let _ = write!(text, "{key}");
-        let command = self.family.get(&text);
+        let handle = self.family.get(&self.registry, &text);
         TEXT.set(text);
-        command
+        C::from_handle(handle)
     }
 
     /// Returns how many keys have a command of their own.
@@ -164,118 +129,176 @@ impl<C: KeyedKind> Keyed<C> {
 
     /// Drops every command that has been unused for the idle time and is at rest, and returns how many.
     pub fn evict_idle(&self) -> usize {
-        self.family.evict(usize::MAX)
+        let evicted = {
+            let _turn = self.family.turn.lock();
+            self.family.evict(&self.registry, self.registry.now(), usize::MAX)
+        };
+        self.registry.tell_evicted(&evicted);
+        evicted.len()
     }
 }
 
-impl<C: KeyedKind> Family<C> {
-    fn get(&self, key: &str) -> C {
-        let now = self.registry.now();
+// ===== impl Family =====
+
+/// The members of a family; owned by its registry.
+pub(crate) struct Family {
+    pub(crate) definition: Definition,
+    limit: AtomicUsize,
+    /// In nanoseconds.
+    idle: AtomicU64,
+    hasher: RandomState,
+    shards: [Mutex<HashMap<u64, Vec<Member>>>; SHARDS],
+    /// Changed under the turn.
+    size: AtomicUsize,
+    /// Before this time nothing can have become idle: no need to look.
+    look_at: AtomicU64,
+    /// Held by whoever adds members or drops them, so that the limit is kept, and a name is one command's.
+    turn: Mutex<()>,
+    other: OnceLock<CommandHandle>,
+}
+
+struct Member {
+    key: Box<str>,
+    command: CommandHandle,
+    used: AtomicU64,
+}
+
+impl Family {
+    pub(crate) fn new(definition: Definition) -> Self {
+        Self {
+            definition,
+            limit: AtomicUsize::new(1000),
+            idle: AtomicU64::new(600_000_000_000),
+            hasher: RandomState::new(),
+            shards: std::array::from_fn(|_| Mutex::new(HashMap::new())),
+            size: AtomicUsize::new(0),
+            look_at: AtomicU64::new(0),
+            turn: Mutex::new(()),
+            other: OnceLock::new(),
+        }
+    }
+
+    fn get(&self, registry: &Registry, key: &str) -> CommandHandle {
+        let now = registry.now();
         let hash = self.hasher.hash_one(key);
         if let Some(command) = self.find(hash, key, now) {
             return command;
         }
-        if self.size.load(Relaxed) >= self.limit && self.evict(1) == 0 {
-            return self.other();
+        if self.is_full()
+            && now.as_nanos() < self.look_at.load(Relaxed)
+            && let Some(other) = self.other.get()
+        {
+            return other.clone();
         }
-        self.add(hash, key, now)
+        let (command, evicted, clashes) = {
+            let _turn = self.turn.lock();
+            if let Some(command) = self.find(hash, key, now) {
+                return command;
+            }
+            let evicted = if self.is_full() { self.evict(registry, now, 1) } else { Vec::new() };
+            let added = if self.is_full() { None } else { self.add(registry, hash, key, now) };
+            let (command, clashes) = added.unwrap_or_else(|| self.other(registry));
+            (command, evicted, clashes)
+        };
+        // Without the turn: listeners and the log are user code.
+        registry.tell_evicted(&evicted);
+        registry.tell_clashes(&command, &clashes);
+        command
     }
 
-    fn shard(&self, hash: u64) -> &Mutex<HashMap<u64, Vec<Member<C>>>> {
+    fn is_full(&self) -> bool {
+        self.size.load(Relaxed) >= self.limit.load(Relaxed)
+    }
+
+    fn shard(&self, hash: u64) -> &Mutex<HashMap<u64, Vec<Member>>> {
         &self.shards[hash as usize % SHARDS]
     }
 
-    fn find(&self, hash: u64, key: &str, now: Timestamp) -> Option<C> {
+    fn find(&self, hash: u64, key: &str, now: Timestamp) -> Option<CommandHandle> {
         let shard = self.shard(hash).lock();
         let member = shard.get(&hash)?.iter().find(|member| *member.key == *key)?;
         member.used.store(now.as_nanos(), Relaxed);
         Some(member.command.clone())
     }
 
-    fn add(&self, hash: u64, key: &str, now: Timestamp) -> C {
-        let Some(command) = self.define(key) else {
-            return self.other();
-        };
-        let mut shard = self.shard(hash).lock();
-        let members = shard.entry(hash).or_default();
-        if let Some(member) = members.iter().find(|member| *member.key == *key) {
-            // Somebody was faster; the registry gave both the same command.
-            return member.command.clone();
-        }
-        members.push(Member {
-            key: key.into(),
-            command: command.clone(),
-            used: AtomicU64::new(now.as_nanos()),
-        });
+    /// Makes the command of a key; none if something else has its name.
+    fn add(
+        &self,
+        registry: &Registry,
+        hash: u64,
+        key: &str,
+        now: Timestamp,
+    ) -> Option<(CommandHandle, Vec<Finding>)> {
+        // So that no key's command has the name of the shared one.
+        let quoted = (key == OTHER || key.starts_with('"')).then(|| format!("\"{key}\""));
+        let definition = self.definition_of(quoted.as_deref().unwrap_or(key));
+        let (command, clashes) = registry.define_quietly(&definition).ok()?;
+        let member =
+            Member { key: key.into(), command: command.clone(), used: AtomicU64::new(now.as_nanos()) };
+        self.shard(hash).lock().entry(hash).or_default().push(member);
         self.size.fetch_add(1, Relaxed);
-        command
+        Some((command, clashes))
     }
 
-    fn other(&self) -> C {
-        let make = || self.define(OTHER).expect("a definition that was checked defines");
-        self.other.get_or_init(make).clone()
+    fn other(&self, registry: &Registry) -> (CommandHandle, Vec<Finding>) {
+        let mut clashes = Vec::new();
+        let other = self.other.get_or_init(|| {
+            let definition = self.definition_of(OTHER);
+            let (command, found) =
+                registry.define_quietly(&definition).unwrap_or_else(|_| registry.define_apart(&definition));
+            clashes = found;
+            command
+        });
+        (other.clone(), clashes)
     }
 
-    /// The command of a key; none only if something else has taken its name.
-    fn define(&self, key: &str) -> Option<C> {
+    fn definition_of(&self, key: &str) -> Definition {
         let base = &self.definition.key;
         let name = format!("{}:{key}", base.name());
-        let key = CommandKey::new(base.group().to_owned(), name);
-        let definition = Definition { key, ..self.definition.clone() };
-        self.registry.define(definition).ok().map(C::from_handle)
+        Definition { key: CommandKey::new(base.group().to_owned(), name), ..self.definition.clone() }
     }
 
-    /// Drops up to `count` commands, the longest unused first, and returns how many.
-    fn evict(&self, count: usize) -> usize {
-        let now = self.registry.now();
+    /// Drops up to `count` commands, the longest unused first, and returns them. Under the turn.
+    fn evict(&self, registry: &Registry, now: Timestamp, count: usize) -> Vec<CommandHandle> {
         if now.as_nanos() < self.look_at.load(Relaxed) && count != usize::MAX {
-            return 0;
+            return Vec::new();
         }
-        let before = (now - self.idle).as_nanos();
+        let time = Duration::from_nanos(self.idle.load(Relaxed));
+        let before = (now - time).as_nanos();
         let mut idle: Vec<(u64, u64, Box<str>)> = Vec::new();
-        let mut oldest = u64::MAX;
+        let mut oldest = None;
         for shard in &self.shards {
             for (hash, members) in shard.lock().iter() {
                 for member in members {
                     let used = member.used.load(Relaxed);
-                    oldest = oldest.min(used);
-                    if used <= before && may_go(member.command.handle()) {
+                    oldest = Some(oldest.map_or(used, |oldest: u64| oldest.min(used)));
+                    if used <= before && may_go(&member.command) {
                         idle.push((used, *hash, member.key.clone()));
                     }
                 }
             }
         }
-        if idle.is_empty() {
+        if let (true, Some(oldest)) = (idle.is_empty(), oldest) {
             // Nothing can be idle before the longest unused one is; look again then, or a little later if it is busy.
-            let next = (Timestamp::from_nanos(oldest) + self.idle).max(now + self.idle / 16);
+            let next = (Timestamp::from_nanos(oldest) + time).max(now + time / 16);
             self.look_at.store(next.as_nanos(), Relaxed);
-            return 0;
         }
         idle.sort_unstable();
-        let mut evicted = 0;
-        for (used, hash, key) in idle.into_iter().take(count) {
-            evicted += usize::from(self.drop_member(hash, &key, used));
-        }
-        evicted
+        let gone = idle.into_iter().take(count).filter_map(|(used, hash, key)| self.take(hash, &key, used));
+        gone.inspect(|command| registry.unlist(command)).collect()
     }
 
-    fn drop_member(&self, hash: u64, key: &str, used: u64) -> bool {
+    /// Takes a member out, unless it was used meanwhile.
+    fn take(&self, hash: u64, key: &str, used: u64) -> Option<CommandHandle> {
         let mut shard = self.shard(hash).lock();
-        let Some(members) = shard.get_mut(&hash) else {
-            return false;
-        };
-        let unused = |member: &Member<C>| *member.key == *key && member.used.load(Relaxed) == used;
-        let Some(position) = members.iter().position(unused) else {
-            return false;
-        };
-        let member = members.swap_remove(position);
+        let members = shard.get_mut(&hash)?;
+        let unused = |member: &Member| *member.key == *key && member.used.load(Relaxed) == used;
+        let member = members.swap_remove(members.iter().position(unused)?);
         if members.is_empty() {
             shard.remove(&hash);
         }
         self.size.fetch_sub(1, Relaxed);
-        drop(shard);
-        self.registry.forget(member.command.handle());
-        true
+        Some(member.command)
     }
 }
 

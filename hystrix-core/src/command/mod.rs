@@ -13,6 +13,7 @@ mod settings;
 pub use self::builder::{Buildable, CommandBuilder, InPlaceIsolation, IntoThreadPool, PoolIsolation};
 pub use self::call::Call;
 pub use self::config::{CircuitSetting, CommandConfig, Timeout};
+pub(crate) use self::key::Family;
 pub use self::key::{Keyed, KeyedKind};
 pub use self::metrics::{CircuitMetrics, Counts, Latency, Metrics};
 pub use self::settings::{Origin, Setting, Settings};
@@ -28,6 +29,7 @@ use crate::circuit_breaker::Change;
 use crate::identity::CommandKey;
 use crate::isolation::thread_pool::PoolReport;
 use crate::outcome::{CircuitState, Mode};
+use crate::registry::Isolation;
 use crate::sync::global::Arc;
 
 // ===== CommandHandle =====
@@ -43,6 +45,7 @@ pub struct CommandHandle {
 pub(crate) struct Desk {
     /// What is written in code.
     pub(crate) code: CommandConfig,
+    pub(crate) isolation: Isolation,
     pub(crate) settings: ArcSwap<Settings>,
     /// The circuit is shared: its rules are its own.
     pub(crate) shares_circuit: bool,

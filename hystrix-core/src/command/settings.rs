@@ -31,6 +31,12 @@ pub enum Origin {
     BuiltIn,
 }
 
+impl Origin {
+    pub(crate) fn is_live(self) -> bool {
+        matches!(self, Origin::LiveCommand | Origin::LiveGroup | Origin::LiveAll)
+    }
+}
+
 /// A value and where it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting<T> {
@@ -126,6 +132,10 @@ impl Settings {
     pub(crate) fn resolve(layers: &Layers<'_>, pool_places: Option<usize>) -> Self {
         let defaults = CircuitBreaker::new().rules();
         let circuit = |layer: &CommandConfig| layer.circuit_breaker.clone()?.0;
+        // A shared circuit is not one command's to change: it runs by what is written in code.
+        let is_shared = Self::shared_circuit(layers).is_some();
+        let of_circuit = layers.iter().filter(|(origin, _)| !is_shared || !origin.is_live());
+        let of_circuit: Vec<_> = of_circuit.copied().collect();
         let semaphore = first(layers, |layer| layer.semaphore, Limit::from(10));
         let execution_limit = match pool_places {
             Some(places) => Limit::from((places < Limit::MAX).then_some(places)),
@@ -142,22 +152,28 @@ impl Settings {
                 true,
             ),
             request_volume_threshold: first(
-                layers,
+                &of_circuit,
                 |layer| circuit(layer)?.request_volume_threshold,
                 defaults.request_volume_threshold,
             ),
             error_threshold_percentage: first(
-                layers,
+                &of_circuit,
                 |layer| circuit(layer)?.error_threshold_percentage,
                 defaults.error_threshold_percentage,
             ),
-            sleep_window: first(layers, |layer| circuit(layer)?.sleep_window, defaults.sleep_window),
+            sleep_window: first(&of_circuit, |layer| circuit(layer)?.sleep_window, defaults.sleep_window),
             mode: first(layers, |layer| layer.mode, Mode::Enforce),
             rolling_window: first(layers, |layer| layer.rolling_window, Duration::from_secs(10)),
             rolling_buckets: first(layers, |layer| layer.rolling_buckets, 10),
             latency_window: first(layers, |layer| layer.latency_window, Duration::from_secs(60)),
             latency_buckets: first(layers, |layer| layer.latency_buckets, 6),
         }
+    }
+
+    /// The name of the circuit that the command shares, if it does.
+    pub(crate) fn shared_circuit<'l>(layers: &'l Layers<'_>) -> Option<&'l str> {
+        let named = |layer: &'l CommandConfig| layer.circuit_breaker.as_ref()?.0.as_ref()?.shared.as_deref();
+        layers.iter().find_map(|(_, layer)| named(layer))
     }
 
     pub(crate) fn shape(&self) -> Result<Shape, ConfigError> {

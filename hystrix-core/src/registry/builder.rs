@@ -123,6 +123,8 @@ impl RegistryBuilder {
                 circuits: HashMap::new(),
                 pools: BTreeMap::new(),
                 layers: self.layers,
+                families: HashMap::new(),
+                unlisted: Vec::new(),
                 findings: Vec::new(),
             }),
             strict: self.strict,

@@ -20,7 +20,7 @@ use self::layers::LayerStore;
 use crate::admission::{Core, Live, Warned};
 use crate::circuit_breaker::Circuit;
 use crate::clock::Timestamp;
-use crate::command::{CommandConfig, CommandHandle, Desk, Settings};
+use crate::command::{CommandConfig, CommandHandle, Desk, Family, Settings};
 use crate::context::Propagator;
 use crate::error::ConfigError;
 use crate::event::{EventSink, ModeEvent, PoolEventKind};
@@ -32,7 +32,7 @@ use crate::log;
 use crate::permits::Limit;
 use crate::runtime::Runtime;
 use crate::sinks::Listener;
-use crate::sync::global::{Arc, Mutex, OnceLock};
+use crate::sync::global::{Arc, Mutex, OnceLock, Weak};
 use crate::window::Stats;
 
 /// Everything a process has of the library, or a part of it that stands by itself. Clones are the same registry.
@@ -64,6 +64,9 @@ struct State {
     circuits: HashMap<Box<str>, Arc<Circuit>>,
     pools: BTreeMap<Box<str>, Arc<Pool>>,
     layers: LayerStore,
+    families: HashMap<CommandKey, Arc<Family>>,
+    /// Commands that are not listed, or not any more, and may still be called.
+    unlisted: Vec<Weak<Core>>,
     findings: Vec<Finding>,
 }
 
@@ -147,7 +150,7 @@ impl Registry {
         PoolReport::new(workers.name(), workers.look(), self.now())
     }
 
-    /// Returns the number of pending deadlines.
+    /// Returns the number of pending deadlines that callers wait for.
     #[must_use]
     pub fn armed(&self) -> usize {
         self.0.runtime.timer.armed()
@@ -185,7 +188,7 @@ impl Registry {
         let Some(pool) = pool else {
             return Err(ConfigError::new("name", name, "the name of a pool that exists"));
         };
-        pool.redefine(definition, limits);
+        pool.resize(limits);
         // The default limit of fallbacks follows the pool's places.
         let affected =
             self.handles(|handle| handle.core.pool.as_ref().is_some_and(|other| Arc::ptr_eq(other, &pool)));
@@ -215,26 +218,74 @@ impl Registry {
     }
 
     /// Makes a command, or returns the one that has this identity.
-    pub(crate) fn define(&self, definition: Definition) -> Result<CommandHandle, ConfigError> {
-        self.check(&definition)?;
-        let (handle, findings) = {
-            let mut state = self.0.state.lock();
-            let known = state.findings.len();
-            let handle = match state.commands.get(&definition.key).cloned() {
-                Some(handle) => state.compare(handle, &definition)?,
-                None => self.make(&mut state, &definition)?,
-            };
-            (handle, state.findings[known..].to_vec())
-        };
-        for finding in &findings {
-            log::clash(handle.key(), &finding.message);
-            if self.0.strict {
-                return Err(
-                    ConfigError::new("definition", &finding.about, &*finding.message).of(&definition.key)
-                );
-            }
-        }
+    pub(crate) fn define(&self, definition: &Definition) -> Result<CommandHandle, ConfigError> {
+        let (handle, clashes) = self.define_quietly(definition)?;
+        self.tell_clashes(&handle, &clashes);
         Ok(handle)
+    }
+
+    /// The same, without a word to the log: returns what is new and should be told.
+    pub(crate) fn define_quietly(
+        &self,
+        definition: &Definition,
+    ) -> Result<(CommandHandle, Vec<Finding>), ConfigError> {
+        self.check(definition)?;
+        let mut state = self.0.state.lock();
+        let clashes = state.clashes(definition)?;
+        let news = state.note(&clashes);
+        self.refuse_if_strict(&clashes, &definition.key)?;
+        if let Some(handle) = state.commands.get(&definition.key) {
+            return Ok((handle.clone(), news));
+        }
+        let handle = self.make(&mut state, definition)?;
+        state.commands.insert(definition.key.clone(), handle.clone());
+        Ok((handle, news))
+    }
+
+    /// Makes a command that cannot be listed, for its name is another's.
+    pub(crate) fn define_apart(&self, definition: &Definition) -> (CommandHandle, Vec<Finding>) {
+        let mut state = self.0.state.lock();
+        let handle = self.make(&mut state, definition).expect("the family's definition was checked");
+        state.unlisted.push(Arc::downgrade(&handle.core));
+        let message = "is the name of another command: what is beyond a family's limit is not listed";
+        let news = state.note(&[Finding::new(&definition.key, message)]);
+        (handle, news)
+    }
+
+    /// Makes a family, or returns the one that has this identity.
+    pub(crate) fn family(&self, definition: Definition) -> Result<Arc<Family>, ConfigError> {
+        self.check(&definition)?;
+        let (family, news) = {
+            let mut state = self.0.state.lock();
+            let clashes = match state.families.get(&definition.key) {
+                Some(family) => family.definition.clashes(&definition)?,
+                None => Vec::new(),
+            };
+            let news = state.note(&clashes);
+            self.refuse_if_strict(&clashes, &definition.key)?;
+            let key = definition.key.clone();
+            let family = state.families.entry(key).or_insert_with(|| Arc::new(Family::new(definition)));
+            (family.clone(), news)
+        };
+        for finding in &news {
+            log::clash(&family.definition.key, &finding.message);
+        }
+        Ok(family)
+    }
+
+    fn refuse_if_strict(&self, clashes: &[Finding], key: &CommandKey) -> Result<(), ConfigError> {
+        match clashes.first() {
+            Some(clash) if self.0.strict => {
+                Err(ConfigError::new("definition", &clash.about, &*clash.message).of(key))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn tell_clashes(&self, handle: &CommandHandle, clashes: &[Finding]) {
+        for clash in clashes {
+            log::clash(handle.key(), &clash.message);
+        }
     }
 
     fn make(&self, state: &mut State, definition: &Definition) -> Result<CommandHandle, ConfigError> {
@@ -249,9 +300,13 @@ impl Registry {
         let shape = settings.shape().map_err(|error| error.of(key))?;
         let latency = settings.latency_shape().map_err(|error| error.of(key))?;
         let now = runtime.clock.now();
-        let shared = config.circuit_breaker.as_ref().and_then(|setting| setting.0.as_ref()?.shared.clone());
+        let layers = state.layers.of(key, config);
+        let shared = Settings::shared_circuit(&layers).map(Box::<str>::from);
         let circuit = match &shared {
-            Some(name) => state.shared_circuit(name, &settings, shape, now),
+            Some(name) => {
+                let make = || Arc::new(Circuit::new(name.clone(), settings.rules(), shape, now));
+                state.circuits.entry(name.clone()).or_insert_with(make).clone()
+            }
             None => Arc::new(Circuit::new(key.to_string(), settings.rules(), shape, now)),
         };
         // A pool bounds its own concurrency; a permit beside it would be a second limit for the same thing.
@@ -272,11 +327,11 @@ impl Registry {
             core: Arc::new(core),
             desk: Arc::new(Desk {
                 code: config.clone(),
+                isolation: isolation.clone(),
                 settings: arc_swap::ArcSwap::from_pointee(settings),
                 shares_circuit: shared.is_some(),
             }),
         };
-        state.commands.insert(key.clone(), handle.clone());
         Ok(handle)
     }
 
@@ -287,30 +342,35 @@ impl Registry {
         definition: &ThreadPool,
     ) -> Result<Arc<Pool>, ConfigError> {
         let limits = definition.limits().map_err(|error| error.of(key))?;
-        let name = definition.name.clone().unwrap_or_else(|| key.group().to_owned().into());
-        if let Some(pool) = state.pools.get(&*name) {
-            let pool = pool.clone();
-            // A command that only names a pool has no say in its sizes.
-            let only_named = *definition == ThreadPool::named(name.clone());
-            if !only_named && pool.definition() != *definition {
-                state.find(
-                    format!("pool {name}"),
-                    format!("{key} defines it differently; the first definition stands"),
-                );
-            }
-            return Ok(pool);
+        let name = definition.name_in(key.group());
+        if let Some(pool) = state.pools.get(name) {
+            return Ok(pool.clone());
         }
         let (clock, timer) = (self.0.runtime.clock.clone(), self.0.runtime.timer.clone());
-        let pool = Arc::new(Pool::new(&name, definition.clone(), limits, clock, timer));
+        let pool = Arc::new(Pool::new(name, definition.clone(), limits, clock, timer));
         state.pools.insert(name.into(), pool.clone());
         Ok(pool)
     }
 
-    /// Takes a command out whose key nobody uses any more.
-    pub(crate) fn forget(&self, handle: &CommandHandle) {
-        let removed = self.0.state.lock().commands.remove(handle.key());
+    /// Takes a command out of the list whose key nobody uses any more. Handles to it work on.
+    pub(crate) fn unlist(&self, handle: &CommandHandle) {
+        let mut state = self.0.state.lock();
+        let listed = state.commands.get(handle.key());
+        let is_this = listed.is_some_and(|listed| Arc::ptr_eq(&listed.core, &handle.core));
+        let removed = if is_this { state.commands.remove(handle.key()) } else { None };
+        // Now and then, so that a family that comes and goes leaves nothing.
+        if state.unlisted.len() == state.unlisted.capacity() {
+            state.unlisted.retain(|core| core.strong_count() > 0);
+        }
+        state.unlisted.push(Arc::downgrade(&handle.core));
+        drop(state);
         drop(removed);
-        self.0.runtime.sinks.tell(|sink| sink.evicted(handle.key()));
+    }
+
+    pub(crate) fn tell_evicted(&self, evicted: &[CommandHandle]) {
+        for handle in evicted {
+            self.0.runtime.sinks.tell(|sink| sink.evicted(handle.key()));
+        }
     }
 
     // ===== live changes =====
@@ -348,54 +408,95 @@ impl Registry {
     }
 }
 
-impl State {
-    /// Notes something once.
-    fn find(&mut self, about: String, message: String) {
-        let finding = Finding { about: about.into(), message: message.into() };
-        if !self.findings.contains(&finding) {
-            self.findings.push(finding);
+impl Finding {
+    fn new(about: impl fmt::Display, message: impl Into<Box<str>>) -> Self {
+        Self { about: about.to_string().into(), message: message.into() }
+    }
+}
+
+impl Isolation {
+    fn name(&self) -> &'static str {
+        match self {
+            Isolation::InPlace(_) => "semaphore",
+            Isolation::Pool(_) => "thread_pool",
         }
     }
+}
 
-    /// A definition of an identity that exists: the first one stands.
-    fn compare(&mut self, handle: CommandHandle, again: &Definition) -> Result<CommandHandle, ConfigError> {
-        let on_pool = matches!(again.isolation, Isolation::Pool(_));
-        if on_pool != handle.core.pool.is_some() {
-            let isolation = if on_pool { "thread_pool" } else { "semaphore" };
-            let allowed = "the isolation this command was defined with first";
-            return Err(ConfigError::new("isolation", isolation, allowed).of(&again.key));
-        }
-        if handle.desk.code != again.config {
-            let message = "is defined twice, differently; the first definition stands";
-            self.find(again.key.to_string(), message.to_owned());
-        }
-        if let (Isolation::Pool(wanted), Some(pool)) = (&again.isolation, &handle.core.pool)
-            && wanted.name.as_deref().unwrap_or(again.key.group()) != pool.name()
-        {
-            let message = format!("is defined on two pools; it runs on {}", pool.name());
-            self.find(again.key.to_string(), message);
-        }
-        Ok(handle)
-    }
-
-    fn shared_circuit(
-        &mut self,
-        name: &str,
-        settings: &Settings,
-        shape: crate::window::Shape,
-        now: Timestamp,
-    ) -> Arc<Circuit> {
-        if let Some(circuit) = self.circuits.get(name) {
-            let circuit = circuit.clone();
-            if circuit.rules() != settings.rules() {
-                let message = "is defined differently by two commands; the first definition stands";
-                self.find(format!("circuit {name}"), message.to_owned());
+impl Definition {
+    /// What differs in another definition of this identity. The first one stands.
+    ///
+    /// # Errors
+    ///
+    /// Another isolation: what the two build cannot be the same command.
+    fn clashes(&self, again: &Definition) -> Result<Vec<Finding>, ConfigError> {
+        let differs = match (&self.isolation, &again.isolation) {
+            (Isolation::InPlace(first), Isolation::InPlace(again)) => first != again,
+            (Isolation::Pool(first), Isolation::Pool(again)) => {
+                let group = self.key.group();
+                let (first, again) = (first.name_in(group), again.name_in(group));
+                if first != again {
+                    let message = format!("is defined on two pools; it runs on {first}");
+                    return Ok(vec![Finding::new(&self.key, message)]);
+                }
+                false
             }
-            return circuit;
+            (first, again) => {
+                let allowed = format!("{}, with which it was defined first", first.name());
+                return Err(ConfigError::new("isolation", again.name(), allowed).of(&self.key));
+            }
+        };
+        let message = "is defined twice, differently; the first definition stands";
+        let clash = (differs || self.config != again.config).then(|| Finding::new(&self.key, message));
+        Ok(clash.into_iter().collect())
+    }
+}
+
+impl State {
+    /// Notes what was not noted before, and returns it.
+    fn note(&mut self, findings: &[Finding]) -> Vec<Finding> {
+        let news = findings.iter().filter(|finding| !self.findings.contains(finding));
+        let news: Vec<Finding> = news.cloned().collect();
+        self.findings.extend_from_slice(&news);
+        news
+    }
+
+    /// What a definition says that something which exists says differently.
+    fn clashes(&self, definition: &Definition) -> Result<Vec<Finding>, ConfigError> {
+        let Definition { key, config, isolation } = definition;
+        let mut clashes = Vec::new();
+        if let Some(handle) = self.commands.get(key) {
+            let Desk { code, isolation, .. } = &*handle.desk;
+            let first = Definition { key: key.clone(), config: code.clone(), isolation: isolation.clone() };
+            clashes = first.clashes(definition)?;
         }
-        let circuit = Arc::new(Circuit::new(name, settings.rules(), shape, now));
-        self.circuits.insert(name.into(), circuit.clone());
-        circuit
+        if let (Isolation::Pool(wanted), []) = (isolation, &clashes[..])
+            && let Some(pool) = self.pools.get(wanted.name_in(key.group()))
+            && pool.differs_from(wanted)
+        {
+            let message = format!("{key} defines it differently; the first definition stands");
+            clashes.push(Finding::new(format_args!("pool {}", pool.name()), message));
+        }
+        let layers = self.layers.of(key, config);
+        if let Some(name) = Settings::shared_circuit(&layers)
+            && let Some(circuit) = self.circuits.get(name)
+            && !self.commands.contains_key(key)
+        {
+            let settings = Settings::resolve(&layers, None);
+            if circuit.rules() != settings.rules()
+                || settings.shape().is_ok_and(|shape| shape != circuit.shape())
+            {
+                let message = format!("{key} defines it differently; the first definition stands");
+                clashes.push(Finding::new(format_args!("circuit {name}"), message));
+            }
+        }
+        Ok(clashes)
+    }
+
+    /// Every command that may be called, listed or not.
+    fn cores(&self) -> Vec<Arc<Core>> {
+        let listed = self.commands.values().map(|handle| handle.core.clone());
+        listed.chain(self.unlisted.iter().filter_map(Weak::upgrade)).collect()
     }
 }
 

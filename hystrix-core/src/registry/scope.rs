@@ -17,7 +17,8 @@ use crate::sync::global::{AtomicUsize, Relaxed};
 static SCOPES: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    static CURRENT: RefCell<Option<Registry>> = const { RefCell::new(None) };
+    /// The registries entered on this thread, the innermost last, each with the number of its guard.
+    static ENTERED: RefCell<Vec<(u64, Registry)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Registry {
@@ -28,10 +29,16 @@ impl Registry {
     }
 
     /// Makes this registry the current one on this thread, until the guard is dropped. Carried to workers and fallbacks.
+    ///
+    /// Scopes nest. A guard ends its own scope, in whatever order guards are dropped.
     pub fn enter(&self) -> Entered {
         SCOPES.fetch_add(1, Relaxed);
-        let before = CURRENT.replace(Some(self.clone()));
-        Entered { before, on_this_thread: PhantomData }
+        let number = ENTERED.with_borrow_mut(|entered| {
+            let number = entered.last().map_or(0, |(number, _)| number + 1);
+            entered.push((number, self.clone()));
+            number
+        });
+        Entered { number, on_this_thread: PhantomData }
     }
 
     /// Makes a future in which this registry is the current one.
@@ -45,22 +52,25 @@ fn entered() -> Option<Registry> {
     if SCOPES.load(Relaxed) == 0 {
         return None;
     }
-    CURRENT.try_with(|current| current.borrow().clone()).ok()?
+    ENTERED.try_with(|entered| entered.borrow().last().map(|(_, registry)| registry.clone())).ok()?
 }
 
 /// Keeps a registry current: see [`Registry::enter`].
 #[must_use = "the registry is current only until this is dropped"]
 pub struct Entered {
-    before: Option<Registry>,
+    number: u64,
     /// Guards belong to the thread that entered.
     on_this_thread: PhantomData<*const ()>,
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        let before = self.before.take();
         // Dropped after the borrow: the last handle of a registry shuts it down.
-        let own = CURRENT.try_with(|current| current.replace(before));
+        let own = ENTERED.try_with(|entered| {
+            let mut entered = entered.borrow_mut();
+            let place = entered.iter().rposition(|(number, _)| *number == self.number)?;
+            Some(entered.remove(place))
+        });
         drop(own);
         SCOPES.fetch_sub(1, Relaxed);
     }

@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::{Inner, Registry};
+use crate::admission::Core;
 use crate::clock::{Timestamp, real_time};
-use crate::command::CommandHandle;
 use crate::execution::promise::Promise;
 use crate::identity::CommandKey;
 use crate::isolation::thread_pool::{Pool, RunningTask};
@@ -113,13 +113,13 @@ impl Inner {
         let until = real_time() + patience;
         let (commands, pools) = {
             let state = self.state.lock();
-            let commands: Vec<CommandHandle> = state.commands.values().cloned().collect();
+            let commands = state.cores();
             let pools: Vec<Arc<Pool>> = state.pools.values().cloned().collect();
             (commands, pools)
         };
         // A worker is free a little after its call has ended; what is left is looked for among the workers.
         self.runtime.drain(until, || {
-            commands.iter().all(|command| command.core.stats.is_at_rest())
+            commands.iter().all(|command| command.stats.is_at_rest())
                 && pools.iter().all(|pool| pool.workers().is_free())
                 && self.runtime.fallback_workers.is_free()
         });
@@ -147,7 +147,7 @@ impl Inner {
         errands.join(until);
     }
 
-    fn left(&self, commands: &[CommandHandle], pools: &[Arc<Pool>]) -> ShutdownReport {
+    fn left(&self, commands: &[Arc<Core>], pools: &[Arc<Pool>]) -> ShutdownReport {
         let mut left: Vec<LeftOver> = Vec::new();
         for pool in pools {
             left.extend(pool.report().running.into_iter().map(LeftOver::from));
@@ -155,11 +155,11 @@ impl Inner {
         let fallbacks = self.runtime.fallback_workers.look();
         let now = self.runtime.clock.now();
         left.extend(fallbacks.running.into_iter().map(|running| RunningTask::new(running, now).into()));
-        for command in commands.iter().filter(|command| command.core.pool.is_none()) {
-            let stats = &command.core.stats;
+        for command in commands.iter().filter(|command| command.pool.is_none()) {
+            let stats = &command.stats;
             let in_place = |count: u64, abandoned| {
                 (0..count).map(move |_| LeftOver {
-                    command: command.key().clone(),
+                    command: command.key.clone(),
                     age: None,
                     thread: None,
                     abandoned,

@@ -25,6 +25,14 @@ use crate::sync::{
 pub(crate) enum Target {
     Waker(Waker),
     Claim(Arc<dyn Due>),
+    /// A claim that no caller waits for, such as a worker's keep-alive. It does not count as armed.
+    Upkeep(Arc<dyn Due>),
+}
+
+impl Target {
+    fn is_upkeep(&self) -> bool {
+        matches!(self, Target::Upkeep(_))
+    }
 }
 
 /// A claim on an attempt, made by the timer. Runs no user code; what must be dropped is dropped elsewhere.
@@ -153,7 +161,7 @@ impl Timer {
         }
     }
 
-    /// Returns the number of pending deadlines.
+    /// Returns the number of pending deadlines that callers wait for.
     pub(crate) fn armed(&self) -> usize {
         self.0.armed()
     }
@@ -259,7 +267,7 @@ impl Core {
             // A waker is the executor's code: its panic must not end the timer.
             let _ = catch_unwind(AssertUnwindSafe(|| match target {
                 Target::Waker(waker) => waker.wake(),
-                Target::Claim(claim) => claim.due(now, &self.meeting),
+                Target::Claim(claim) | Target::Upkeep(claim) => claim.due(now, &self.meeting),
             }));
         }
     }

@@ -24,6 +24,8 @@ pub(super) struct Shard {
     free: u32,
     heap: BinaryHeap<Reverse<(Timestamp, u32)>>,
     armed: usize,
+    /// Those of them that no caller waits for.
+    upkeep: usize,
 }
 
 /// Padded to two cache lines: the small tables of two shards must not share one.
@@ -39,17 +41,19 @@ struct Slot {
 
 impl Shard {
     pub(super) const fn new() -> Self {
-        Self { slots: Vec::new(), free: NONE, heap: BinaryHeap::new(), armed: 0 }
+        Self { slots: Vec::new(), free: NONE, heap: BinaryHeap::new(), armed: 0, upkeep: 0 }
     }
 
+    /// The pending deadlines of callers.
     pub(super) fn armed(&self) -> usize {
-        self.armed
+        self.armed - self.upkeep
     }
 
     pub(super) fn arm(&mut self, deadline: Timestamp, target: Target) -> Entry {
         let index = self.take_slot();
         let slot = &mut self.slots[index as usize];
         slot.deadline = deadline;
+        self.upkeep += usize::from(target.is_upkeep());
         slot.target = Some(target);
         let generation = slot.generation;
         if deadline < slot.queued_at {
@@ -115,8 +119,10 @@ impl Shard {
         slot.deadline = NEVER;
         slot.next_free = self.free;
         self.free = index;
+        let target = slot.target.take().expect("only an armed slot is released");
         self.armed -= 1;
-        slot.target.take().expect("only an armed slot is released")
+        self.upkeep -= usize::from(target.is_upkeep());
+        target
     }
 
     /// Moves what is due by `now` into `due`, and returns the next time worth a look.

@@ -398,7 +398,7 @@ impl<J: Job> Shared<J> {
             return;
         };
         // Without the lock: a clock may ring at once.
-        if self.timer.arm(Home::current(), when, Target::Claim(me)).is_err() {
+        if self.timer.arm(Home::current(), when, Target::Upkeep(me)).is_err() {
             // The timer has no thread now; the next worker that goes idle asks again.
             self.state.lock().trimming = false;
         }

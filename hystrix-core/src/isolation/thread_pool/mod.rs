@@ -86,6 +86,11 @@ impl ThreadPool {
     /// More workers than any machine carries: what lies beyond is a slip of the keyboard.
     const MAX_WORKERS: usize = 65_536;
 
+    /// The name, which without one is the group's.
+    pub(crate) fn name_in<'a>(&'a self, group: &'a str) -> &'a str {
+        self.name.as_deref().unwrap_or(group)
+    }
+
     pub(crate) fn limits(&self) -> Result<Limits, ConfigError> {
         let core = self.core_size.unwrap_or(10);
         let maximum = self.maximum_size.unwrap_or(core);

@@ -5,14 +5,15 @@ use crate::clock::TimeSource;
 use crate::event::PoolEventKind;
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::Relaxed;
-use crate::sync::global::{AtomicBool, Mutex};
+use crate::sync::global::AtomicBool;
 use crate::timer::Timer;
 use crate::workers::{Limits, Refused, Room, Work, Workers};
 
 pub(crate) struct Pool {
     workers: Workers<Work>,
     clock: TimeSource,
-    definition: Mutex<ThreadPool>,
+    /// As the code that made it has it; a resize changes the limits, not this.
+    definition: ThreadPool,
     /// Somebody was refused since there was last room.
     exhausted: AtomicBool,
 }
@@ -28,7 +29,7 @@ impl Pool {
         Self {
             workers: Workers::new(name, limits, clock.clone(), timer),
             clock,
-            definition: Mutex::new(definition),
+            definition,
             exhausted: AtomicBool::new(false),
         }
     }
@@ -37,8 +38,11 @@ impl Pool {
         self.workers.name()
     }
 
-    pub(crate) fn definition(&self) -> ThreadPool {
-        self.definition.lock().clone()
+    /// Whether another definition of this pool says something else. One that only names it has no say in its sizes.
+    pub(crate) fn differs_from(&self, again: &ThreadPool) -> bool {
+        let only_named = ThreadPool { name: again.name.clone(), ..ThreadPool::of_the_group() };
+        let sizes = ThreadPool { name: self.definition.name.clone(), ..again.clone() };
+        *again != only_named && sizes != self.definition
     }
 
     /// Takes a job, and says what is worth an event.
@@ -74,9 +78,7 @@ impl Pool {
         self.workers.limits()
     }
 
-    /// Takes a new definition into effect.
-    pub(crate) fn redefine(&self, definition: ThreadPool, limits: Limits) {
-        *self.definition.lock() = definition;
+    pub(crate) fn resize(&self, limits: Limits) {
         self.workers.resize(limits);
     }
 

@@ -196,7 +196,7 @@ mod plain {
         assert_eq!(bench.workers.look().running.len(), 3);
         assert!(bench.submit(9).is_err());
         drop((gates, third));
-        bench.until("shrunk", |look| look.live == 1);
+        bench.until("shrunk", |look| (look.live, look.placed) == (1, 0));
         drop(bench.submit(5).expect("one is left"));
         assert_eq!(bench.begins(), 5);
     }

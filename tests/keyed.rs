@@ -377,6 +377,21 @@ fn room_is_made_by_the_one_unused_for_longest() {
 }
 
 #[test]
+fn a_large_family_makes_room_for_a_sixteenth_of_it_at_once() {
+    let lab = Lab::new();
+    let family = sized(lab.command("large").build_keyed().unwrap(), 64);
+    for key in 0..64 {
+        ok(&family.get(&key)).unwrap();
+        lab.clock.advance(ms(1));
+    }
+    lab.clock.advance(IDLE);
+    ok(&family.get(&64)).unwrap();
+    assert_eq!((family.len(), evicted(&lab).len()), (61, 4));
+    assert_eq!(family.get(&4).key().name(), "large:4", "the longest unused went");
+    assert_eq!((family.len(), evicted(&lab).iter().any(|name| name == "large:4")), (61, false));
+}
+
+#[test]
 fn what_was_evicted_begins_anew_and_its_old_handles_work_by_themselves() {
     let lab = Lab::new();
     let quota = quota(&lab, 10);

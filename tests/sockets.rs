@@ -17,6 +17,7 @@ use hystrix_core::{CircuitState, CommandError, CommandHandle, Outcome, Rejection
 use tokio::io::Interest;
 use tokio::net::TcpSocket;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use support::*;
 
@@ -67,7 +68,7 @@ async fn download_async(address: SocketAddr, hears: Sender<()>) -> io::Result<us
     let mut size = 0;
     loop {
         let read = stream.async_io(Interest::READABLE, || stream.try_read(&mut [0]));
-        if tokio::time::timeout(READ_TIMEOUT, read).await?? == 0 {
+        if timeout(READ_TIMEOUT, read).await?? == 0 {
             return Ok(size);
         }
         size += 1;
@@ -376,8 +377,9 @@ impl Shop {
             asks.fetch_add(1, SeqCst);
             let mut seen = seen.clone();
             async move {
-                let status = *seen.wait_for(Option::is_some).await.unwrap();
-                (status.unwrap(), "7 pieces")
+                // Bounded, so that a call which should not have come fails its test and does not hang it.
+                let status = timeout(PATIENCE, seen.wait_for(Option::is_some)).await.unwrap();
+                (status.unwrap().unwrap(), "7 pieces")
             }
         };
         let routes = Router::new().route("/stock", get(stock));

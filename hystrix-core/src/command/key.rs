@@ -18,6 +18,8 @@ use crate::sync::global::{Arc, AtomicU64, AtomicUsize, Mutex, OnceLock, Relaxed}
 /// The key of the command that serves what is beyond the limit.
 const OTHER: &str = "other";
 const SHARDS: usize = 16;
+/// The longest text that a thread keeps room for.
+const KEPT_TEXT: usize = 1024;
 
 /// A family of commands with one definition, one command for each key: made by
 /// [`CommandBuilder::build_keyed`](super::CommandBuilder::build_keyed).
@@ -111,7 +113,9 @@ impl<C: KeyedKind> Keyed<C> {
         // Writing into a string does not fail by itself; a `Display` that fails has written what it could.
         let _ = write!(text, "{key}");
         let handle = self.family.get(&self.registry, &text);
-        TEXT.set(text);
+        if text.capacity() <= KEPT_TEXT {
+            TEXT.set(text);
+        }
         C::from_handle(handle)
     }
 
@@ -195,7 +199,7 @@ impl Family {
             if let Some(command) = self.find(hash, key, now) {
                 return command;
             }
-            let evicted = if self.is_full() { self.evict(registry, now, 1) } else { Vec::new() };
+            let evicted = if self.is_full() { self.evict(registry, now, self.batch()) } else { Vec::new() };
             let added = if self.is_full() { None } else { self.add(registry, hash, key, now) };
             let (command, clashes) = added.unwrap_or_else(|| self.other(registry));
             (command, evicted, clashes)
@@ -204,6 +208,11 @@ impl Family {
         registry.tell_evicted(&evicted);
         registry.tell_clashes(&command, &clashes);
         command
+    }
+
+    /// How many make room at once: looking for them visits every member, so large families make room for several keys.
+    fn batch(&self) -> usize {
+        (self.limit.load(Relaxed) / 16).max(1)
     }
 
     fn is_full(&self) -> bool {
@@ -258,7 +267,7 @@ impl Family {
         Definition { key: CommandKey::new(base.group().to_owned(), name), ..self.definition.clone() }
     }
 
-    /// Drops up to `count` commands, the longest unused first, and returns them. Under the turn.
+    /// Takes out up to `count` commands, the longest unused first. Under the turn.
     fn evict(&self, registry: &Registry, now: Timestamp, count: usize) -> Vec<CommandHandle> {
         if now.as_nanos() < self.look_at.load(Relaxed) && count != usize::MAX {
             return Vec::new();
@@ -283,7 +292,9 @@ impl Family {
             let next = (Timestamp::from_nanos(oldest) + time).max(now + time / 16);
             self.look_at.store(next.as_nanos(), Relaxed);
         }
-        idle.sort_unstable();
+        if count < idle.len() {
+            idle.select_nth_unstable(count);
+        }
         let gone = idle.into_iter().take(count).filter_map(|(used, hash, key)| self.take(hash, &key, used));
         gone.inspect(|command| registry.unlist(command)).collect()
     }

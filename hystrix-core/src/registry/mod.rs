@@ -230,6 +230,8 @@ impl Registry {
         definition: &Definition,
     ) -> Result<(CommandHandle, Vec<Finding>), ConfigError> {
         self.check(definition)?;
+        // Read without the lock: a clock may be the user's.
+        let now = self.now();
         let mut state = self.0.state.lock();
         let clashes = state.clashes(definition)?;
         let news = state.note(&clashes);
@@ -237,15 +239,16 @@ impl Registry {
         if let Some(handle) = state.commands.get(&definition.key) {
             return Ok((handle.clone(), news));
         }
-        let handle = self.make(&mut state, definition)?;
+        let handle = self.make(&mut state, definition, now)?;
         state.commands.insert(definition.key.clone(), handle.clone());
         Ok((handle, news))
     }
 
     /// Makes a command that cannot be listed, for its name is another's.
     pub(crate) fn define_apart(&self, definition: &Definition) -> (CommandHandle, Vec<Finding>) {
+        let now = self.now();
         let mut state = self.0.state.lock();
-        let handle = self.make(&mut state, definition).expect("the family's definition was checked");
+        let handle = self.make(&mut state, definition, now).expect("the family's definition was checked");
         state.unlisted.push(Arc::downgrade(&handle.core));
         let message = "is the name of another command: what is beyond a family's limit is not listed";
         let news = state.note(&[Finding::new(&definition.key, message)]);
@@ -288,7 +291,12 @@ impl Registry {
         }
     }
 
-    fn make(&self, state: &mut State, definition: &Definition) -> Result<CommandHandle, ConfigError> {
+    fn make(
+        &self,
+        state: &mut State,
+        definition: &Definition,
+        now: Timestamp,
+    ) -> Result<CommandHandle, ConfigError> {
         let Definition { key, config, isolation } = definition;
         let runtime = &self.0.runtime;
         let (pool, release) = match isolation {
@@ -299,7 +307,6 @@ impl Registry {
         let settings = Settings::resolve(&state.layers.of(key, config), places);
         let shape = settings.shape().map_err(|error| error.of(key))?;
         let latency = settings.latency_shape().map_err(|error| error.of(key))?;
-        let now = runtime.clock.now();
         let layers = state.layers.of(key, config);
         let shared = Settings::shared_circuit(&layers).map(Box::<str>::from);
         let circuit = match &shared {

@@ -41,9 +41,11 @@ impl Registry {
         Entered { number, on_this_thread: PhantomData }
     }
 
-    /// Makes a future in which this registry is the current one.
+    /// Makes a future in which this registry is the current one, while it is polled and while it is dropped.
+    ///
+    /// A task that it spawns is outside of it, unless it is given a scope of its own.
     pub fn scope<F: Future>(&self, future: F) -> InRegistry<F> {
-        InRegistry { registry: self.clone(), future }
+        InRegistry { registry: self.clone(), future: Some(future) }
     }
 }
 
@@ -87,8 +89,17 @@ pin_project! {
     #[must_use = "futures do nothing unless polled"]
     pub struct InRegistry<F> {
         registry: Registry,
+        // Taken when this is dropped.
         #[pin]
-        future: F,
+        future: Option<F>,
+    }
+
+    impl<F> PinnedDrop for InRegistry<F> {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            let _here = this.registry.enter();
+            this.future.set(None);
+        }
     }
 }
 
@@ -98,7 +109,8 @@ impl<F: Future> Future for InRegistry<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let _here = this.registry.enter();
-        this.future.poll(cx)
+        let future = this.future.as_pin_mut().expect("it is there until this is dropped");
+        future.poll(cx)
     }
 }
 

@@ -6,7 +6,6 @@ use std::future::{Future, IntoFuture, pending};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
-use std::task::{Context, Waker};
 
 use futures::executor::block_on;
 use hystrix_core::{
@@ -14,18 +13,6 @@ use hystrix_core::{
 };
 
 use support::*;
-
-fn noop() -> Context<'static> {
-    Context::from_waker(Waker::noop())
-}
-
-fn at_gate(gate: &Gate) -> impl FnOnce() -> Result<u32, String> + Send + 'static {
-    let gate = gate.clone();
-    move || {
-        gate.pass();
-        Ok(1)
-    }
-}
 
 /// Callers on threads of their own that hold a command's permits at a gate.
 fn hold(command: &Command, gate: &Gate, count: usize) -> Vec<std::thread::JoinHandle<bool>> {

@@ -7,7 +7,7 @@ use std::future::{Future, IntoFuture};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures::executor::block_on;
@@ -16,18 +16,6 @@ use hystrix_core::{
 };
 
 use support::*;
-
-fn noop() -> Context<'static> {
-    Context::from_waker(Waker::noop())
-}
-
-fn at_gate(gate: &Gate) -> impl FnOnce() -> Result<u32, String> + Send + 'static {
-    let gate = gate.clone();
-    move || {
-        gate.pass();
-        Ok(1)
-    }
-}
 
 // ===== pools =====
 

@@ -14,20 +14,6 @@ use hystrix_core::{CommandError, Outcome, RejectionKind, cancellation, compat};
 
 use support::*;
 
-/// A body that waits at a gate, says that it ended, and gives a value.
-fn waits(gate: &Gate, ended: &Arc<AtomicUsize>) -> impl FnOnce() -> Result<u32, String> + Send + 'static {
-    let (gate, ended) = (gate.clone(), ended.clone());
-    move || {
-        gate.pass();
-        ended.fetch_add(1, SeqCst);
-        Ok(1)
-    }
-}
-
-fn zero() -> Arc<AtomicUsize> {
-    Arc::default()
-}
-
 // ===== on a pool =====
 
 #[test]

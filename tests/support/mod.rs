@@ -2,7 +2,9 @@
 
 #![allow(dead_code, reason = "every test file uses a part of this")]
 
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::task::{Context, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -162,6 +164,30 @@ impl Gate {
     fn state(&self) -> MutexGuard<'_, (bool, usize)> {
         self.0.0.lock().expect("no test panics in here")
     }
+}
+
+/// A body that waits at a gate, and gives a value.
+pub fn at_gate(gate: &Gate) -> impl FnOnce() -> Result<u32, String> + Send + use<> {
+    waits(gate, &zero())
+}
+
+/// A body that waits at a gate, says that it ended, and gives a value.
+pub fn waits(gate: &Gate, ended: &Arc<AtomicUsize>) -> impl FnOnce() -> Result<u32, String> + Send + use<> {
+    let (gate, ended) = (gate.clone(), ended.clone());
+    move || {
+        gate.pass();
+        ended.fetch_add(1, SeqCst);
+        Ok(1)
+    }
+}
+
+pub fn zero() -> Arc<AtomicUsize> {
+    Arc::default()
+}
+
+/// For futures that are polled by hand.
+pub fn noop() -> Context<'static> {
+    Context::from_waker(Waker::noop())
 }
 
 // ===== Events =====

@@ -92,16 +92,21 @@ impl Entry {
     /// The moment from which on a result is dropped; never, unless the mode enforces.
     #[inline]
     pub(crate) fn cut_at(&self) -> Timestamp {
-        match self.mode {
-            Mode::Enforce => self.deadline,
-            Mode::Shadow | Mode::Off => Timestamp::MAX,
-        }
+        cut_at(self.mode, self.deadline)
     }
 
     /// Nothing about it is out of the ordinary.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.mode == Mode::Enforce && self.delay.is_zero()
+    }
+}
+
+#[inline]
+fn cut_at(mode: Mode, deadline: Timestamp) -> Timestamp {
+    match mode {
+        Mode::Enforce => deadline,
+        Mode::Shadow | Mode::Off => Timestamp::MAX,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::phase::{Phase, Stage};
-use super::{Core, CoreRef, Entry, Facts};
+use super::{Core, CoreRef, Entry, Facts, cut_at};
 use crate::circuit_breaker::{Change, Pass, Verdict};
 use crate::clock::Timestamp;
 use crate::error::{Rejection, RejectionKind};
@@ -87,10 +87,7 @@ impl<C: CoreRef> Ticket<C> {
 
     /// The moment from which on a result is dropped; never, unless the mode enforces.
     pub(crate) fn cut_at(&self) -> Timestamp {
-        match self.mode {
-            Mode::Enforce => self.deadline,
-            Mode::Shadow | Mode::Off => Timestamp::MAX,
-        }
+        cut_at(self.mode, self.deadline)
     }
 
     /// The rejection of an attempt cut at its deadline.

@@ -175,6 +175,7 @@ fn a_fallback_without_a_worker_is_refused_with_a_cause_of_its_own() {
     until("one is refused", || command.metrics().cumulative.fallback_rejection == 1);
     until("told", || events.calls().len() == 1);
     assert_eq!(events.last_call().fallback_rejection, Some(RejectionKind::PoolFull));
+    fallbacks.until_came(1);
     assert_eq!(registry.fallback_workers().active, 1);
     fallbacks.open();
     let answers = calls.map(|call| call.wait());

@@ -441,6 +441,21 @@ fn ht_07_hc_056_kb_01_the_permit_is_held_until_the_body_leaves() {
 }
 
 #[test]
+fn ht_07_hystrixes_release_is_the_same_without_a_fallback() {
+    let lab = Lab::new();
+    let command = lab.command("as_hystrix").semaphore(1).timeout("100ms");
+    let command = command.permit_release(compat::ReleaseAtTimeout).build().unwrap();
+    let late = command.run(|| {
+        lab.clock.advance(ms(100));
+        assert_eq!(command.metrics().permits_in_use, 0);
+        Ok::<_, ()>(1)
+    });
+    assert_eq!(kind(&late.execute()), Some(RejectionKind::TimedOut));
+    assert_eq!(counts(&command), "timeout=1 fallback_missing=1");
+    assert_at_rest(&command);
+}
+
+#[test]
 fn ht_07_hystrixes_release_lets_more_in_than_there_are_permits() {
     let lab = Lab::new();
     let command = lab.command("as_hystrix").semaphore(1).timeout("100ms");

@@ -97,8 +97,8 @@ impl CommandBuilder<InPlaceIsolation> {
         }
     }
 
-    /// Gives permits back when the timeout passes, as Hystrix does: more bodies may run then than there are permits. For
-    /// comparison only.
+    /// Gives permits back when the timeout passes, as Hystrix does: more bodies may run then than there are permits, and
+    /// only [`Metrics::abandoned`](crate::Metrics) shows them. For comparison only.
     pub fn permit_release(mut self, _as_hystrix: crate::compat::ReleaseAtTimeout) -> Self {
         self.isolation.release = PermitRelease::AtTimeout;
         self

@@ -18,6 +18,7 @@ use crate::clock::Timestamp;
 use crate::context;
 use crate::error::{CommandError, Rejection};
 use crate::fallback::Fallback;
+use crate::isolation::semaphore::PermitRelease;
 use crate::outcome::Class;
 use crate::sync::global::Arc;
 use crate::sync::{Home, Thread, current, park};
@@ -35,7 +36,7 @@ where
     P: Classify<T, E>,
     K: InPlace<T, E>,
 {
-    if K::ARMS && core.live.cuts_in_place() {
+    if core.live.cuts_in_place() && (K::ARMS || core.semaphore.release == PermitRelease::AtTimeout) {
         return fallback.timed(core, body, judge);
     }
     let core: &Core = core;

@@ -9,6 +9,10 @@ use crate::identity::CommandKey;
 
 /// What the numbers behind a refusal are, for the log line.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    not(feature = "tracing"),
+    expect(dead_code, reason = "without tracing there is no line to say them")
+)]
 pub(crate) struct Numbers {
     /// Refusals of this kind in the rolling window.
     pub(crate) refused: u64,

@@ -65,6 +65,8 @@ fn bc_075_a_pool_without_a_thread_refuses_and_works_when_there_is_one() {
     drop(taken);
     assert_eq!(command.run(|| Ok::<_, ()>(1)).execute(), Ok(1));
 
+    until("idle", || command.pool().idle == 1);
+
     // It needs a second worker, and cannot have it.
     let gate = Gate::new();
     let body = gate.clone();

@@ -64,6 +64,18 @@ struct Shard {
     latencies: Latencies,
 }
 
+/// What begins and ends, by whichever threads.
+#[derive(Clone, Copy)]
+struct Pair {
+    begun: fn(&Shard) -> &AtomicU64,
+    ended: fn(&Shard) -> &AtomicU64,
+}
+
+const IN_FLIGHT: Pair = Pair { begun: |shard| &shard.started, ended: |shard| &shard.settled };
+const ABANDONED: Pair = Pair { begun: |shard| &shard.abandoned, ended: |shard| &shard.abandoned_ended };
+const FALLING_BACK: Pair = Pair { begun: |shard| &shard.fallbacks, ended: |shard| &shard.fallbacks_ended };
+const OWED: Pair = Pair { begun: |shard| &shard.owed, ended: |shard| &shard.paid };
+
 /// Each made when it is first needed.
 #[derive(Default)]
 struct Latencies {
@@ -181,7 +193,7 @@ impl Stats {
 
     #[inline(never)]
     fn note_concurrency(&self, home: Home, now: Timestamp) {
-        let level = u32::try_from(self.in_flight()).unwrap_or(u32::MAX);
+        let level = u32::try_from(self.level(IN_FLIGHT)).unwrap_or(u32::MAX);
         self.with(home, |shard| shard.rolling.note_peak(self.shape, 0, now, level));
     }
 
@@ -256,32 +268,47 @@ impl Stats {
     /// Nobody calls it, nothing of it runs on, and nobody waits for an answer.
     pub(crate) fn is_at_rest(&self) -> bool {
         // Attempts first: one that is seen as settled has what it leaves behind seen after it.
-        self.in_flight() == 0
-            && self.abandoned_now() == 0
-            && self.difference(|shard| &shard.owed, |shard| &shard.paid) == 0
-            && self.fallbacks_now() == 0
-    }
-
-    /// The fallbacks that run.
-    pub(crate) fn fallbacks_now(&self) -> u64 {
-        self.difference(|shard| &shard.fallbacks, |shard| &shard.fallbacks_ended)
+        [IN_FLIGHT, ABANDONED, OWED, FALLING_BACK].into_iter().all(|pair| self.at_most(pair) == 0)
     }
 
     /// The attempts admitted and not yet settled.
     pub(crate) fn in_flight(&self) -> u64 {
-        self.difference(|shard| &shard.started, |shard| &shard.settled)
+        self.level(IN_FLIGHT)
     }
 
     /// The bodies that run on although their callers are answered.
     pub(crate) fn abandoned_now(&self) -> u64 {
-        self.difference(|shard| &shard.abandoned, |shard| &shard.abandoned_ended)
+        self.level(ABANDONED)
     }
 
-    fn difference(&self, begun: fn(&Shard) -> &AtomicU64, ended: fn(&Shard) -> &AtomicU64) -> u64 {
+    fn sum(&self, of: fn(&Shard) -> &AtomicU64) -> u64 {
+        self.shards.each().map(|shard| of(shard).load(Acquire)).sum()
+    }
+
+    /// How many have begun and not ended; never fewer than there are all the while, so that zero is rest.
+    fn at_most(&self, Pair { begun, ended }: Pair) -> u64 {
         // Ends first: an end that is seen has its beginning seen by the second pass.
-        let ends: u64 = self.shards.each().map(|shard| ended(shard).load(Acquire)).sum();
-        let begins: u64 = self.shards.each().map(|shard| begun(shard).load(Acquire)).sum();
-        begins - ends
+        let ends = self.sum(ended);
+        self.sum(begun) - ends
+    }
+
+    /// How many have begun and not ended; never more than there were at one moment, so that a peak was one.
+    fn level(&self, Pair { begun, ended }: Pair) -> u64 {
+        const TRIES: usize = 3;
+
+        let mut ends = self.sum(ended);
+        for _ in 0..TRIES {
+            let begins = self.sum(begun);
+            let after = self.sum(ended);
+            if after == ends {
+                // Nothing has ended meanwhile: all of it was there when the second look began.
+                return begins - ends;
+            }
+            ends = after;
+        }
+        // Too busy to be seen at rest: what has ended since is taken off, which may be too much.
+        let begins = self.sum(begun);
+        begins.saturating_sub(self.sum(ended))
     }
 
     pub(crate) fn snapshot(&self, now: Timestamp) -> Snapshot {
@@ -292,7 +319,7 @@ impl Stats {
             in_flight,
             max_in_flight: 0,
             abandoned: self.abandoned_now(),
-            fallbacks: self.fallbacks_now(),
+            fallbacks: self.level(FALLING_BACK),
             queue: Distribution::empty(),
             body: Distribution::empty(),
             total: Distribution::empty(),

@@ -203,7 +203,7 @@ fn w9_nothing_is_lost_while_eight_threads_count_and_one_reads() {
             for _ in 0..200 {
                 let seen = stats.snapshot(now + Duration::from_secs(10));
                 assert!(seen.rolling(Word::Ended(Outcome::Success)) <= 80_000);
-                assert!(seen.in_flight <= 8);
+                assert!(seen.in_flight <= 8 && seen.max_in_flight <= 8);
             }
         });
     });

@@ -269,6 +269,7 @@ fn bc_121_the_longest_durations_are_taken_and_never_come() {
     let command =
         lab.command("for_ever").thread_pool(pool).timeout(longest).circuit_breaker(breaker).build().unwrap();
     assert_eq!(command.run(|| Ok::<_, ()>(1)).execute(), Ok(1));
+    until("idle", || command.pool().idle == 1);
     lab.clock.advance(Duration::from_secs(1 << 33));
     assert_eq!(command.run(|| Err::<u8, _>("E1")).execute(), Err("E1".into()));
     lab.clock.advance(Duration::from_secs(1 << 33));

@@ -70,12 +70,6 @@ impl Phase {
     pub(super) fn start(&self) -> Timestamp {
         Timestamp::from_nanos(self.start.load(Relaxed))
     }
-
-    /// The same phase, for somebody else to settle: this one is over as far as its owner is concerned.
-    pub(super) fn hand_over(&mut self) -> Phase {
-        let over = Phase { word: AtomicU8::new(OVER), start: AtomicU64::new(0) };
-        std::mem::replace(self, over)
-    }
 }
 
 #[cfg(all(test, hystrix_loom))]

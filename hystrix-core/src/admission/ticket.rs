@@ -30,15 +30,6 @@ impl<C: CoreRef> Held<C> {
     }
 }
 
-impl Held<&Core> {
-    /// Makes the permit one that may outlive this borrow.
-    pub(crate) fn share(mut self, core: &Arc<Core>) -> Held<Arc<Core>> {
-        let taken = std::mem::take(&mut self.taken);
-        let core = core.clone();
-        Held { core, taken }
-    }
-}
-
 impl<C: CoreRef> Drop for Held<C> {
     #[inline]
     fn drop(&mut self) {
@@ -206,23 +197,6 @@ impl<C: CoreRef> Ticket<C> {
             self.core.stats.count(home, now, Word::WouldHave(outcome));
         }
         first
-    }
-}
-
-impl Ticket<&Core> {
-    /// Makes the ticket one that may outlive this borrow. Only for a ticket nobody else can settle.
-    pub(crate) fn share(mut self, core: &Arc<Core>) -> Ticket<Arc<Core>> {
-        Ticket {
-            core: core.clone(),
-            arrival: self.arrival,
-            deadline: self.deadline,
-            mode: self.mode,
-            would_have: AtomicU8::new(self.would_have.load(Relaxed)),
-            delay: self.delay,
-            pass: self.pass,
-            // Dropping this half counts nothing.
-            phase: self.phase.hand_over(),
-        }
     }
 }
 

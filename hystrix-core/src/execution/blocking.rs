@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use super::delay::Delay;
 use super::job::{self, Body, Submitted, Wait};
-use super::judge::{self, Classify, Left};
+use super::judge::{self, Classify, Ended, Left};
 use super::timed::InPlace;
 use super::{
     Attempt, Failed, Next, Tell, after_fallback, conclude, contained, open_fallback, succeeded,
@@ -19,7 +19,6 @@ use crate::context;
 use crate::error::{CommandError, Rejection};
 use crate::fallback::Fallback;
 use crate::isolation::semaphore::PermitRelease;
-use crate::outcome::Class;
 use crate::sync::global::Arc;
 use crate::sync::{Home, Thread, current, park};
 
@@ -48,27 +47,18 @@ where
     let start = begin(core, &entry);
     let cut_at = entry.cut_at();
     // From here to the end of the attempt user code runs in `contained` only, so nothing unwinds past the ticket that is not
-    // made yet. What most calls end with travels by itself: moving anything larger costs more than all the counting.
-    let mut good = None;
-    let mut left = None;
+    // made yet.
+    let mut ended = Ended::not_yet();
     let ran = contained(|| {
         let result = context::enter_until(&core.key, entry.deadline, &core.clock, body);
-        match judge::left(core, cut_at, &judge, result) {
-            Left { end, result: Ok((Ok(value), Class::SUCCESS)) } if end < cut_at => {
-                good = Some((value, end))
-            }
-            other => left = Some(other),
-        }
+        ended.with(core, cut_at, &judge, result);
     });
     drop(held);
-    if let Some((value, end)) = good {
+    if let Some((value, end)) = ended.good {
         succeeded(core, &entry, start, end);
         return Ok(value);
     }
-    let left = match ran {
-        Ok(()) => left.expect("a body that has ended has left something"),
-        Err(panic) => Left::panic(core.clock.now(), panic),
-    };
+    let left = ended.other(core, ran).expect("a body that has ended has left something");
     not_good(core, &entry, start, left, fallback)
 }
 

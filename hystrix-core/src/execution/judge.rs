@@ -99,21 +99,6 @@ pub(crate) struct Left<T, E> {
     pub(crate) result: Result<(Result<T, E>, Class), Box<dyn Any + Send>>,
 }
 
-/// Runs `body` with its panics contained, reads the clock, and asks `judge` unless the attempt is cut by then.
-#[inline]
-pub(crate) fn run<T, E>(
-    core: &Core,
-    cut_at: Timestamp,
-    judge: &impl Classify<T, E>,
-    body: impl FnOnce() -> Result<T, E>,
-) -> Left<T, E> {
-    let run = AssertUnwindSafe(|| {
-        let result = body();
-        left(core, cut_at, judge, result)
-    });
-    catch_unwind(run).unwrap_or_else(|panic| Left::panic(core.clock.now(), panic))
-}
-
 /// What an ended body leaves. May panic as `judge` does.
 #[inline]
 pub(crate) fn left<T, E>(
@@ -126,6 +111,47 @@ pub(crate) fn left<T, E>(
     // A late result is dropped whatever it is: its class would be asked for nothing.
     let class = if end < cut_at { judge.class(&result) } else { Class::IGNORE };
     Left { end, result: Ok((result, class)) }
+}
+
+/// What a body in place left, sorted at once: a good value travels by itself, for moving anything larger costs more than
+/// all the counting.
+pub(crate) struct Ended<T, E> {
+    /// In time, and a success.
+    pub(crate) good: Option<(T, Timestamp)>,
+    other: Option<Left<T, E>>,
+}
+
+impl<T, E> Ended<T, E> {
+    #[inline]
+    pub(crate) fn not_yet() -> Self {
+        Self { good: None, other: None }
+    }
+
+    /// The body has ended with `result`. May panic as `judge` does.
+    #[inline]
+    pub(crate) fn with(
+        &mut self,
+        core: &Core,
+        cut_at: Timestamp,
+        judge: &impl Classify<T, E>,
+        result: Result<T, E>,
+    ) {
+        match left(core, cut_at, judge, result) {
+            Left { end, result: Ok((Ok(value), Class::SUCCESS)) } if end < cut_at => {
+                self.good = Some((value, end));
+            }
+            other => self.other = Some(other),
+        }
+    }
+
+    /// What it left that is not good; nothing if it has not ended. `ran` says whether it panicked.
+    #[inline]
+    pub(crate) fn other(self, core: &Core, ran: Result<(), Box<dyn Any + Send>>) -> Option<Left<T, E>> {
+        match ran {
+            Ok(()) => self.other,
+            Err(panic) => Some(Left::panic(core.clock.now(), panic)),
+        }
+    }
 }
 
 impl<T, E> Left<T, E> {

@@ -5,16 +5,17 @@
 //! fallback that borrows waits for the caller.
 
 use super::blocking::{answer_here, begin, block_on};
-use super::judge::{self, Classify, drop_quietly};
+use super::judge::{self, Classify, Ended, drop_quietly};
 use super::promise::Promise;
 use super::queued::{Answerer, FallbackTask};
-use super::{Attempt, Failed, Tell, abandoned_ended, contained};
+use super::{Attempt, Failed, Tell, abandoned_ended, contained, succeeded};
 use crate::admission::{Color, Core, Cut, Entry, Held, Ticket};
 use crate::clock::Timestamp;
 use crate::context::{self, Captured};
 use crate::error::CommandError;
 use crate::fallback::{Fallback, Here, NoFallback, Owned, Plain, Value, When};
 use crate::isolation::semaphore::PermitRelease;
+use crate::outcome::Outcome;
 use crate::sync::global::{Arc, Mutex};
 use crate::timer::{Due, Meeting, Target};
 
@@ -36,8 +37,9 @@ pub trait InPlace<T, E>: Fallback<T, E> {
         let attempt = match core.admit(&mut entry) {
             Err(refusal) => Attempt::refused(refusal),
             Ok(()) => match race(core, &entry, body, judge, Borrowing(Promise::new())) {
-                (Some(attempt), _) => attempt,
-                (None, timed) => Attempt::cut(block_on(|cx| timed.at_deadline.0.poll(cx))),
+                (Raced::Good(value), _) => return Ok(value),
+                (Raced::Settled(attempt), _) => attempt,
+                (Raced::Cut, timed) => Attempt::cut(block_on(|cx| timed.at_deadline.0.poll(cx))),
             },
         };
         answer_here(core, entry.home, attempt, self)
@@ -117,12 +119,18 @@ where
     };
     let owning = Owning { rest: Mutex::new(Some((fallback, context))), promise: Promise::new() };
     match race(core, &entry, body, judge, owning) {
-        (Some(attempt), timed) => {
+        (Raced::Good(value), timed) => {
             let rest = timed.at_deadline.rest.lock().take();
-            let (fallback, _) = rest.expect("the timer takes the fallback of an attempt that it has settled");
+            drop_quietly(rest);
+            Ok(value)
+        }
+        (Raced::Settled(attempt), timed) => {
+            let rest = timed.at_deadline.rest.lock().take();
+            let (fallback, _) =
+                rest.expect("only the timer takes the fallback of an attempt that it has settled");
             answer_here(core, home, attempt, fallback)
         }
-        (None, timed) => block_on(|cx| timed.at_deadline.promise.poll(cx)),
+        (Raced::Cut, timed) => block_on(|cx| timed.at_deadline.promise.poll(cx)),
     }
 }
 
@@ -204,45 +212,68 @@ impl<N: AtDeadline> Due for Timed<N> {
     }
 }
 
-/// Runs the body with its deadline armed. `None`: the timer was first.
+/// How a body with an armed deadline fared.
+enum Raced<T, E> {
+    Good(T),
+    Settled(Attempt<T, E>),
+    /// The timer was first.
+    Cut,
+}
+
+/// Runs the body with its deadline armed.
 fn race<T, E, N: AtDeadline>(
     core: &Arc<Core>,
     entry: &Entry,
     body: impl FnOnce() -> Result<T, E>,
     judge: impl Classify<T, E>,
     at_deadline: N,
-) -> (Option<Attempt<T, E>>, Arc<Timed<N>>) {
+) -> (Raced<T, E>, Arc<Timed<N>>) {
     let home = entry.home;
-    let ticket = Ticket::new(&**core, entry);
-    let held = Held::new(&**core, entry);
-    let start = begin(core, entry);
-    ticket.begin(start);
-    let cut_at = ticket.cut_at();
     let (held, early) = match core.semaphore.release {
-        PermitRelease::WithTheBody => (Some(held), None),
-        PermitRelease::AtTimeout => (None, Some(held.share(core))),
+        PermitRelease::WithTheBody => (Some(Held::new(&**core, entry)), None),
+        PermitRelease::AtTimeout => (None, Some(Held::new(core.clone(), entry))),
     };
-    let timed = Arc::new(Timed { ticket: ticket.share(core), early: Mutex::new(early), at_deadline });
+    let ticket = Ticket::new(core.clone(), entry);
+    let timed = Arc::new(Timed { ticket, early: Mutex::new(early), at_deadline });
+    let start = begin(core, entry);
+    timed.ticket.begin(start);
+    let cut_at = entry.cut_at();
     let token = match core.runtime.timer.arm(home, cut_at, Target::Claim(timed.clone())) {
         Ok(token) => token,
-        Err(error) => return (Some(Attempt::no_thread(home, &timed.ticket, &error)), timed),
+        Err(error) => return (Raced::Settled(Attempt::no_thread(home, &timed.ticket, &error)), timed),
     };
-    let left =
-        judge::run(core, cut_at, &judge, || context::enter_until(&core.key, cut_at, &core.clock, body));
+    let mut ended = Ended::not_yet();
+    let ran = contained(|| {
+        let result = context::enter_until(&core.key, cut_at, &core.clock, body);
+        ended.with(core, cut_at, &judge, result);
+    });
     core.runtime.timer.cancel(token);
     drop(held);
     if core.semaphore.release == PermitRelease::AtTimeout {
         let early = timed.early.lock().take();
         drop(early);
     }
-    let (end, panicked) = (left.end, left.result.is_err());
+    if let Some((value, end)) = ended.good {
+        if timed.ticket.settle(Outcome::Success).is_some() {
+            succeeded(core, entry, start, end);
+            return (Raced::Good(value), timed);
+        }
+        return (late(&timed, value, end, false), timed);
+    }
+    let left = ended.other(core, ran).expect("a body that has ended has left something");
+    let (end, panicked) = (left.end, left.panicked());
     let (outcome, answer) = judge::verdict(&timed.ticket, left);
     if timed.ticket.settle(outcome).is_some() {
         let facts = timed.ticket.account(home, outcome, end, false);
-        return (Some(Attempt { facts, answer }), timed);
+        return (Raced::Settled(Attempt { facts, answer }), timed);
     }
-    // Settled by the timer: the value is late.
-    drop_quietly(answer);
+    (late(&timed, answer, end, panicked), timed)
+}
+
+/// The timer has settled the attempt: what the body left is dropped.
+#[cold]
+fn late<T, E, N, V>(timed: &Timed<N>, left: V, end: Timestamp, panicked: bool) -> Raced<T, E> {
+    drop_quietly(left);
     abandoned_ended(&timed.ticket, end, panicked);
-    (None, timed)
+    Raced::Cut
 }

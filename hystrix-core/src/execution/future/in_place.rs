@@ -15,10 +15,10 @@ use crate::clock::Timestamp;
 use crate::context;
 use crate::error::{CommandError, RejectionKind};
 use crate::execution::delay::Delay;
-use crate::execution::judge::{self, Classify, Left};
+use crate::execution::judge::{self, Classify, Ended, Left};
 use crate::execution::{Attempt, Ending, close, contained, succeeded};
 use crate::fallback::AsyncFallback;
-use crate::outcome::{Class, Mode, Outcome};
+use crate::outcome::{Mode, Outcome};
 use crate::sync::Home;
 use crate::sync::global::Arc;
 use crate::timer::{Target, Token};
@@ -100,33 +100,26 @@ where
                         continue;
                     } else {
                         // A body that is ready at once needs no ticket: only this poll can settle its attempt, and user code runs
-                        // in `contained` only. As on a thread, the good value travels by itself.
+                        // in `contained` only.
                         let held = Held::new(&**core, &entry);
                         let (start, cut_at) = (entry.arrival, entry.cut_at());
                         let make = this.make.take().expect("a body begins once");
-                        let (mut good, mut left) = (None, None);
+                        let mut ended = Ended::not_yet();
                         let ran = contained(|| {
                             let first = || begun(this.stage.as_mut(), make()).poll(cx);
                             let polled = context::enter_until(&core.key, entry.deadline, &core.clock, first);
-                            let Poll::Ready(result) = polled else { return };
-                            match judge::left(core, cut_at, this.judge, result) {
-                                Left { end, result: Ok((Ok(value), Class::SUCCESS)) } if end < cut_at => {
-                                    good = Some((value, end));
-                                }
-                                other => left = Some(other),
+                            if let Poll::Ready(result) = polled {
+                                ended.with(core, cut_at, this.judge, result);
                             }
                         });
-                        if let Some((value, end)) = good {
+                        if let Some((value, end)) = ended.good {
                             this.stage.end();
                             drop(held);
                             succeeded(core, &entry, start, end);
                             return Poll::Ready(Ok(value));
                         }
-                        if let Err(panic) = ran {
-                            left = Some(Left::panic(core.clock.now(), panic));
-                        }
                         this.flight.take_off(&entry, held).begin(start);
-                        let over = match left {
+                        let over = match ended.other(core, ran) {
                             Some(left) => Over::Left(left),
                             None => ready!(this.flight.await_deadline(cx)),
                         };

@@ -41,7 +41,7 @@ where
     let core: &Core = core;
     let mut entry = Entry::new(core, Color::SyncInPlace);
     if let Err(refusal) = core.admit(&mut entry) {
-        return answer_here(core, entry.home, Attempt::refused(refusal), fallback);
+        return fall_back_here(core, entry.home, Failed::refused(refusal), fallback);
     }
     let held = Held::new(core, &entry);
     let start = begin(core, &entry);
@@ -128,7 +128,8 @@ pub(super) fn answer_here<T, E>(
     }
 }
 
-fn fall_back_here<T, E>(
+#[cold]
+pub(super) fn fall_back_here<T, E>(
     core: &Core,
     home: Home,
     failed: Failed<T, E>,

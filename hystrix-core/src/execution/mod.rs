@@ -118,6 +118,11 @@ pub(crate) struct Failed<T, E> {
 }
 
 impl<T, E> Failed<T, E> {
+    /// Only an enforcing command refuses: a refusal always goes to the fallback.
+    pub(crate) fn refused(refusal: Refusal) -> Self {
+        Self { facts: refusal.facts, error: refusal.rejection.into_error(), value: None }
+    }
+
     pub(crate) fn cut(cut: Cut) -> Self {
         Self { facts: cut.facts, error: cut.rejection.into_error(), value: None }
     }

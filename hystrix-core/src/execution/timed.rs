@@ -4,7 +4,7 @@
 //! attempt, so circuit and counts know at once, and a fallback that owns what it needs is handed to a fallback worker. A
 //! fallback that borrows waits for the caller.
 
-use super::blocking::{answer_here, begin, block_on};
+use super::blocking::{answer_here, begin, block_on, fall_back_here};
 use super::judge::{self, Classify, Ended, drop_quietly};
 use super::promise::Promise;
 use super::queued::{Answerer, FallbackTask};
@@ -34,13 +34,13 @@ pub trait InPlace<T, E>: Fallback<T, E> {
         P: Classify<T, E>,
     {
         let mut entry = Entry::new(core, Color::SyncInPlace);
-        let attempt = match core.admit(&mut entry) {
-            Err(refusal) => Attempt::refused(refusal),
-            Ok(()) => match race(core, &entry, body, judge, Borrowing(Promise::new())) {
-                (Raced::Good(value), _) => return Ok(value),
-                (Raced::Settled(attempt), _) => attempt,
-                (Raced::Cut, timed) => Attempt::cut(block_on(|cx| timed.at_deadline.0.poll(cx))),
-            },
+        if let Err(refusal) = core.admit(&mut entry) {
+            return fall_back_here(core, entry.home, Failed::refused(refusal), self);
+        }
+        let attempt = match race(core, &entry, body, judge, Borrowing(Promise::new())) {
+            (Raced::Good(value), _) => return Ok(value),
+            (Raced::Settled(attempt), _) => attempt,
+            (Raced::Cut, timed) => Attempt::cut(block_on(|cx| timed.at_deadline.0.poll(cx))),
         };
         answer_here(core, entry.home, attempt, self)
     }
@@ -108,7 +108,7 @@ where
     let mut entry = Entry::new(core, Color::SyncInPlace);
     let home = entry.home;
     if let Err(refusal) = core.admit(&mut entry) {
-        return answer_here(core, home, Attempt::refused(refusal), fallback);
+        return fall_back_here(core, home, Failed::refused(refusal), fallback);
     }
     let context = match contained(|| core.runtime.capture()) {
         Ok(context) => context,

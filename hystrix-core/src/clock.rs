@@ -8,7 +8,8 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-use crate::sync::global::{Arc, OnceLock, Weak};
+use crate::sync::global::{Arc, AtomicU64, OnceLock, Relaxed, Weak};
+use crate::unwind::contained;
 
 mod manual;
 #[cfg(feature = "tokio-clock")]
@@ -82,7 +83,7 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
 ///
 /// The defaults describe a clock that runs by itself at the speed of real time.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// Returns the time. Never goes back on one thread.
+    /// Returns the time. Never goes back on one thread. Where it panics, the last time that was told stands.
     fn now(&self) -> Timestamp;
 
     /// Asks for one ring of `alarm` at `when` or later.
@@ -212,22 +213,39 @@ impl Clock for SystemClock {
 #[derive(Clone, Debug)]
 pub(crate) enum TimeSource {
     System,
-    Given(Arc<dyn Clock>),
+    Given(Arc<GivenClock>),
+}
+
+/// A clock of the user's, and the last time it told: a clock that panics stands still.
+#[derive(Debug)]
+pub(crate) struct GivenClock {
+    clock: Box<dyn Clock>,
+    last: AtomicU64,
 }
 
 impl TimeSource {
+    pub(crate) fn given(clock: impl Clock) -> Self {
+        TimeSource::Given(Arc::new(GivenClock { clock: Box::new(clock), last: AtomicU64::new(0) }))
+    }
+
     #[inline]
     pub(crate) fn now(&self) -> Timestamp {
         match self {
             TimeSource::System => SystemClock::read(),
-            TimeSource::Given(clock) => clock.now(),
+            TimeSource::Given(given) => match contained(|| given.clock.now()) {
+                Ok(now) => {
+                    given.last.store(now.as_nanos(), Relaxed);
+                    now
+                }
+                Err(_) => Timestamp::from_nanos(given.last.load(Relaxed)),
+            },
         }
     }
 
     pub(crate) fn wake_at(&self, when: Timestamp, alarm: &Alarm) -> Waking {
         match self {
             TimeSource::System => Waking::ByTimer,
-            TimeSource::Given(clock) => clock.wake_at(when, alarm),
+            TimeSource::Given(given) => given.clock.wake_at(when, alarm),
         }
     }
 

@@ -71,6 +71,7 @@ mod sealed;
 mod sinks;
 mod sync;
 mod timer;
+mod unwind;
 mod window;
 mod workers;
 

@@ -25,7 +25,6 @@ pub(crate) struct Numbers {
 #[cfg(feature = "tracing")]
 mod lines {
     use super::{CircuitEvent, CommandKey, Numbers, Rejection};
-    use std::panic::{AssertUnwindSafe, catch_unwind};
     use tracing::warn;
 
     /// What filters name; the module a line stands in is nobody's business.
@@ -33,7 +32,7 @@ mod lines {
 
     /// A subscriber's panic is not the call's.
     fn contained(line: impl FnOnce()) {
-        let _ = catch_unwind(AssertUnwindSafe(line));
+        let _ = crate::unwind::contained(line);
     }
 
     pub(crate) fn circuit_changed(event: &CircuitEvent) {

@@ -1,6 +1,5 @@
 //! What a registry lends to the calls of its commands: time, context, listeners, and workers for fallbacks.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -16,7 +15,8 @@ use crate::sync::Ordering::{Acquire, Release};
 use crate::sync::global::{Arc, Mutex};
 use crate::sync::{AtomicBool, AtomicU64, Thread, current, park_timeout};
 use crate::timer::Timer;
-use crate::workers::{Limits, Room, Seat, Task, Work, Workers};
+use crate::unwind::contained;
+use crate::workers::{Limits, Refused, Room, Seat, Task, Work, Workers};
 
 pub(crate) struct Runtime {
     pub(crate) clock: TimeSource,
@@ -129,9 +129,9 @@ impl Runtime {
     /// Runs `errand` on a worker, in order: for the timer's thread, which runs no user code.
     pub(crate) fn elsewhere(&self, command: &CommandKey, errand: impl FnOnce() + Send + 'static) {
         let work = Work(Arc::new(Errand::new(command, errand)));
-        if self.errands.submit(&work, Room::Beyond).is_err() {
+        if let Err(why) = self.errands.submit(&work, Room::Beyond) {
             // No worker can be had at all; then this thread must do.
-            work.0.shut_down();
+            work.0.refuse(why);
         }
     }
 
@@ -163,7 +163,7 @@ impl Errand {
         let errand = self.errand.lock().take();
         if let Some(errand) = errand {
             // Listeners contain their own panics; what is left is the drop of something of a user's.
-            let _ = catch_unwind(AssertUnwindSafe(errand));
+            let _ = contained(errand);
         }
     }
 }
@@ -174,7 +174,7 @@ impl Task for Errand {
         drop(seat);
     }
 
-    fn shut_down(&self) {
+    fn refuse(&self, _why: Refused) {
         self.do_it();
     }
 
@@ -202,7 +202,7 @@ pub(crate) fn run_aside(name: &str, errand: impl FnOnce() + Send + 'static) {
         aside.close();
     };
     let work = Work(Arc::new(Errand::new(&CommandKey::new("hystrix", "shutdown"), errand)));
-    if workers.submit(&work, Room::Place).is_err() {
-        work.0.shut_down();
+    if let Err(why) = workers.submit(&work, Room::Place) {
+        work.0.refuse(why);
     }
 }

@@ -1,12 +1,11 @@
 //! Tells a registry's listeners. A listener that panics is switched off, and said so once.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use arc_swap::ArcSwap;
 
 use crate::event::EventSink;
 use crate::log;
 use crate::sync::global::{Arc, AtomicBool, Mutex, Relaxed};
+use crate::unwind::contained;
 
 /// The listeners of a registry.
 #[derive(Default)]
@@ -61,7 +60,7 @@ impl Sinks {
             if listener.off.load(Relaxed) {
                 continue;
             }
-            let told = catch_unwind(AssertUnwindSafe(|| tell(&*listener.sink)));
+            let told = contained(|| tell(&*listener.sink));
             if told.is_err() && !listener.off.swap(true, Relaxed) {
                 log::sink_panicked();
             }

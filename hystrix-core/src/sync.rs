@@ -68,8 +68,8 @@ pub(crate) use std::sync::atomic::Ordering;
 /// Std's primitives under both configurations.
 pub(crate) mod global {
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-    pub(crate) use std::sync::{Arc, OnceLock, Weak};
-    use std::sync::{Condvar as RawCondvar, Mutex as RawMutex, MutexGuard, PoisonError};
+    pub(crate) use std::sync::{Arc, MutexGuard, OnceLock, Weak};
+    use std::sync::{Condvar as RawCondvar, Mutex as RawMutex, PoisonError};
     use std::time::Duration;
 
     /// A std lock that does not poison.

@@ -89,6 +89,7 @@ impl Live {
         self.timeout.store(settings.timeout.map_or(u64::MAX, nanos), Relaxed);
         self.timeout_in_place.store(settings.timeout_in_place.map_or(u64::MAX, nanos), Relaxed);
         // `force` is not a setting of a layer, and stays.
+        let _force = self.force.lock();
         let forced = self.flags.load(Relaxed) & FORCED;
         self.flags.store(fresh | forced, Relaxed);
     }

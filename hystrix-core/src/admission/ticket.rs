@@ -97,6 +97,26 @@ impl<C: CoreRef> Ticket<C> {
         self.phase.settle(outcome)
     }
 
+    /// Settles the attempt for somebody else than its body; says whether the body is left behind.
+    ///
+    /// Counted before it is decided, for the body's end may be counted the moment after.
+    pub(crate) fn settle_without_body(
+        &self,
+        home: Home,
+        outcome: Outcome,
+        runs_on: bool,
+    ) -> Option<(Stage, bool)> {
+        if runs_on {
+            self.core.stats.abandoned(home);
+        }
+        let stage = self.settle(outcome);
+        let abandoned = runs_on && stage == Some(Stage::Running);
+        if runs_on && !abandoned {
+            self.core.stats.abandoned_ended(home);
+        }
+        Some((stage?, abandoned))
+    }
+
     /// Settles the attempt, by the only one who has the ticket.
     pub(crate) fn settle_alone(&mut self, home: Home, outcome: Outcome, end: Timestamp) -> Facts {
         self.settle(outcome);
@@ -220,12 +240,8 @@ impl Ticket<Arc<Core>> {
         } else {
             (Outcome::Timeout, Verdict::Failure)
         };
-        let stage = self.settle(outcome)?;
         let home = Home::current();
-        let abandoned = runs_on && stage == Stage::Running;
-        if abandoned {
-            core.stats.abandoned(home);
-        }
+        let (stage, abandoned) = self.settle_without_body(home, outcome, runs_on)?;
         // Cut at its deadline, however late the timer noticed.
         let end = now.min(self.deadline);
         let (facts, change) = self.account_silently(home, outcome, verdict, end, abandoned);

@@ -1,11 +1,12 @@
 //! A clock that a test moves.
 
+use std::fmt;
+use std::thread::{ThreadId, current};
 use std::time::Duration;
 
 use super::{Alarm, Clock, Timestamp, Waking};
 use crate::sync::Ordering::{Acquire, Release};
-use crate::sync::global::{Arc, AtomicU64, Mutex};
-use std::fmt;
+use crate::sync::global::{Arc, AtomicU64, Mutex, MutexGuard};
 
 /// A clock that stands still until it is moved. Clones are the same clock.
 ///
@@ -31,6 +32,8 @@ struct Inner {
     alarms: Mutex<Vec<(Option<Timestamp>, Alarm)>>,
     /// Held by whoever moves the clock: two movers take turns.
     moving: Mutex<()>,
+    /// That thread. What it wakes may run on it, and move the clock as well.
+    mover: Mutex<Option<ThreadId>>,
 }
 
 impl ManualClock {
@@ -44,6 +47,7 @@ impl ManualClock {
             now: AtomicU64::new(Self::BEGINNING),
             alarms: Mutex::new(Vec::new()),
             moving: Mutex::new(()),
+            mover: Mutex::new(None),
         }))
     }
 
@@ -52,7 +56,7 @@ impl ManualClock {
     /// Deadlines fire on this thread, those of one moment together. Returns when all that was due is claimed. Waits
     /// for each parked caller it wakes to look at the clock, one second of real time at most.
     pub fn advance(&self, duration: Duration) {
-        let _turn = self.0.moving.lock();
+        let _turn = self.turn();
         let goal = self.now() + duration;
         while let Some((when, due)) = self.take_due(goal) {
             self.set(when);
@@ -63,12 +67,23 @@ impl ManualClock {
 
     /// Moves the clock by `duration` at once, then fires what has become due: a machine that was held up.
     pub fn jump(&self, duration: Duration) {
-        let _turn = self.0.moving.lock();
+        let _turn = self.turn();
         let goal = self.now() + duration;
         self.set(goal);
         while let Some((_, due)) = self.take_due(goal) {
             ring(&due);
         }
+    }
+
+    /// Waits until nobody else moves the clock.
+    fn turn(&self) -> Option<Turn<'_>> {
+        let me = current().id();
+        if *self.0.mover.lock() == Some(me) {
+            return None;
+        }
+        let moving = self.0.moving.lock();
+        *self.0.mover.lock() = Some(me);
+        Some(Turn { clock: &self.0, _moving: moving })
     }
 
     /// Returns the number of pending deadlines: it tells a test that a caller has armed its timeout.
@@ -96,6 +111,17 @@ impl ManualClock {
             alarm.clone()
         });
         Some((when, due.collect()))
+    }
+}
+
+struct Turn<'c> {
+    clock: &'c Inner,
+    _moving: MutexGuard<'c, ()>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.clock.mover.lock() = None;
     }
 }
 

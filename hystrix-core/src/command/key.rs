@@ -11,7 +11,7 @@ use super::{Command, CommandHandle, PoolCommand};
 use crate::clock::Timestamp;
 use crate::identity::CommandKey;
 use crate::outcome::CircuitState;
-use crate::registry::{Definition, Finding, Registry};
+use crate::registry::{Definition, Registry};
 use crate::sealed::Sealed;
 use crate::sync::global::{Arc, AtomicU64, AtomicUsize, Mutex, OnceLock, Relaxed};
 
@@ -108,13 +108,13 @@ impl<C: KeyedKind> Keyed<C> {
             static TEXT: Cell<String> = const { Cell::new(String::new()) };
         }
         // Taken out while user code writes into it: a `Display` may itself ask for a command.
-        let mut text = TEXT.take();
+        let mut text = TEXT.try_with(Cell::take).unwrap_or_default();
         text.clear();
         // Writing into a string does not fail by itself; a `Display` that fails has written what it could.
         let _ = write!(text, "{key}");
         let handle = self.family.get(&self.registry, &text);
         if text.capacity() <= KEPT_TEXT {
-            TEXT.set(text);
+            let _ = TEXT.try_with(|kept| kept.set(text));
         }
         C::from_handle(handle)
     }
@@ -133,9 +133,10 @@ impl<C: KeyedKind> Keyed<C> {
 
     /// Drops every command that has been unused for the idle time and is at rest, and returns how many.
     pub fn evict_idle(&self) -> usize {
+        let now = self.registry.now();
         let evicted = {
             let _turn = self.family.turn.lock();
-            self.family.evict(&self.registry, self.registry.now(), usize::MAX)
+            self.family.evict(&self.registry, now, usize::MAX)
         };
         self.registry.tell_evicted(&evicted);
         evicted.len()
@@ -194,19 +195,17 @@ impl Family {
         {
             return other.clone();
         }
-        let (command, evicted, clashes) = {
+        let (command, evicted) = {
             let _turn = self.turn.lock();
             if let Some(command) = self.find(hash, key, now) {
                 return command;
             }
             let evicted = if self.is_full() { self.evict(registry, now, self.batch()) } else { Vec::new() };
             let added = if self.is_full() { None } else { self.add(registry, hash, key, now) };
-            let (command, clashes) = added.unwrap_or_else(|| self.other(registry));
-            (command, evicted, clashes)
+            (added.unwrap_or_else(|| self.other(registry, now)), evicted)
         };
-        // Without the turn: listeners and the log are user code.
+        // Without the turn: listeners are user code.
         registry.tell_evicted(&evicted);
-        registry.tell_clashes(&command, &clashes);
         command
     }
 
@@ -231,34 +230,25 @@ impl Family {
     }
 
     /// Makes the command of a key; none if something else has its name.
-    fn add(
-        &self,
-        registry: &Registry,
-        hash: u64,
-        key: &str,
-        now: Timestamp,
-    ) -> Option<(CommandHandle, Vec<Finding>)> {
+    fn add(&self, registry: &Registry, hash: u64, key: &str, now: Timestamp) -> Option<CommandHandle> {
         // So that no key's command has the name of the shared one.
         let quoted = (key == OTHER || key.starts_with('"')).then(|| format!("\"{key}\""));
         let definition = self.definition_of(quoted.as_deref().unwrap_or(key));
-        let (command, clashes) = registry.define_quietly(&definition).ok()?;
+        let command = registry.define_member(&definition, now).ok()?;
         let member =
             Member { key: key.into(), command: command.clone(), used: AtomicU64::new(now.as_nanos()) };
         self.shard(hash).lock().entry(hash).or_default().push(member);
         self.size.fetch_add(1, Relaxed);
-        Some((command, clashes))
+        Some(command)
     }
 
-    fn other(&self, registry: &Registry) -> (CommandHandle, Vec<Finding>) {
-        let mut clashes = Vec::new();
-        let other = self.other.get_or_init(|| {
+    fn other(&self, registry: &Registry, now: Timestamp) -> CommandHandle {
+        let make = || {
             let definition = self.definition_of(OTHER);
-            let (command, found) =
-                registry.define_quietly(&definition).unwrap_or_else(|_| registry.define_apart(&definition));
-            clashes = found;
-            command
-        });
-        (other.clone(), clashes)
+            let listed = registry.define_member(&definition, now);
+            listed.unwrap_or_else(|_| registry.define_apart(&definition, now))
+        };
+        self.other.get_or_init(make).clone()
     }
 
     fn definition_of(&self, key: &str) -> Definition {

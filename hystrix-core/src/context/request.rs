@@ -110,7 +110,8 @@ pub(super) struct RequestContext;
 
 impl Propagator for RequestContext {
     fn capture(&self) -> Option<Box<dyn Carried>> {
-        let values = VALUES.with_borrow(Option::clone)?;
+        // A thread that is ending has none.
+        let values = VALUES.try_with(|values| values.borrow().clone()).ok()??;
         Some(Box::new(values))
     }
 }

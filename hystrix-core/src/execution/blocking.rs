@@ -10,8 +10,7 @@ use super::job::{self, Body, Submitted, Wait};
 use super::judge::{self, Classify, Ended, Left};
 use super::timed::InPlace;
 use super::{
-    Attempt, Failed, Next, Tell, after_fallback, conclude, contained, open_fallback, succeeded,
-    without_fallback,
+    Attempt, Failed, Next, Tell, after_fallback, conclude, open_fallback, succeeded, without_fallback,
 };
 use crate::admission::{Color, Core, Entry, Held, Ticket};
 use crate::clock::Timestamp;
@@ -19,8 +18,10 @@ use crate::context;
 use crate::error::{CommandError, Rejection};
 use crate::fallback::Fallback;
 use crate::isolation::semaphore::PermitRelease;
+use crate::sync::Ordering::{Acquire, Release};
 use crate::sync::global::Arc;
-use crate::sync::{Home, Thread, current, park};
+use crate::sync::{AtomicU64, Home, Thread, current, park};
+use crate::unwind::{contained, drop_quietly};
 
 /// A synchronous call on its caller's thread.
 #[inline]
@@ -41,6 +42,7 @@ where
     let core: &Core = core;
     let mut entry = Entry::new(core, Color::SyncInPlace);
     if let Err(refusal) = core.admit(&mut entry) {
+        drop_quietly((body, judge));
         return fall_back_here(core, entry.home, Failed::refused(refusal), fallback);
     }
     let held = Held::new(core, &entry);
@@ -50,12 +52,14 @@ where
     // made yet.
     let mut ended = Ended::not_yet();
     let ran = contained(|| {
-        let result = context::enter_until(&core.key, entry.deadline, &core.clock, body);
+        let result = context::enter_until(&core.key, cut_at, &core.clock, body);
         ended.with(core, cut_at, &judge, result);
     });
     drop(held);
+    drop_quietly(judge);
     if let Some((value, end)) = ended.good {
         succeeded(core, &entry, start, end);
+        drop_quietly(fallback);
         return Ok(value);
     }
     let left = ended.other(core, ran).expect("a body that has ended has left something");
@@ -149,38 +153,44 @@ pub(super) fn fall_back_here<T, E>(
 
 // ===== waiting =====
 
-struct Unpark(Thread);
+/// Counts its wakes: what is polled may itself park this thread, and have the token that was meant for `block_on`.
+struct Unpark(Thread, AtomicU64);
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
+        self.1.fetch_add(1, Release);
         self.0.unpark();
     }
 }
 
 thread_local! {
-    static WAKER: OnceCell<Waker> = const { OnceCell::new() };
+    static WAKER: OnceCell<Arc<Unpark>> = const { OnceCell::new() };
 }
 
-/// The waker that unparks the calling thread; made once per thread.
-fn thread_waker() -> Waker {
-    let make = || Waker::from(Arc::new(Unpark(current())));
+/// What unparks the calling thread; made once per thread.
+fn thread_waker() -> Arc<Unpark> {
+    let make = || Arc::new(Unpark(current(), AtomicU64::new(0)));
     let known = WAKER.try_with(|waker| waker.get_or_init(make).clone());
     known.unwrap_or_else(|_| make())
 }
 
 /// Parks the thread until `poll` is ready: without a time, for a completion or the timer wakes it.
 pub(super) fn block_on<R>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<R>) -> R {
-    let waker = thread_waker();
+    let unpark = thread_waker();
+    let waker = Waker::from(unpark.clone());
     let mut cx = Context::from_waker(&waker);
     loop {
+        let seen = unpark.1.load(Acquire);
         if let Poll::Ready(result) = poll(&mut cx) {
             return result;
         }
-        park();
+        while unpark.1.load(Acquire) == seen {
+            park();
+        }
     }
 }
 

@@ -12,9 +12,9 @@ use std::task::{Context, Poll};
 
 use super::blocking::{block_on, wait_for};
 use super::delay::Delay;
-use super::judge::{self, Classify, Left, drop_quietly};
+use super::judge::{self, Classify, Left};
 use super::promise::Promise;
-use super::{Attempt, abandoned_ended, close_unread, contained};
+use super::{Attempt, abandoned_ended, close_unread};
 use crate::admission::{Color, Core, Entry, Facts, Held, Stage, Ticket};
 use crate::circuit_breaker::Verdict;
 use crate::clock::Timestamp;
@@ -25,6 +25,7 @@ use crate::outcome::{Mode, Outcome};
 use crate::sync::global::{Arc, AtomicBool, Mutex, Relaxed};
 use crate::sync::{AtomicU64, AtomicWaker, Home};
 use crate::timer::{Due, Meeting, Target, Token};
+use crate::unwind::{contained, drop_quietly};
 use crate::workers::{Refused, Room, Seat, Task, Work};
 
 // ===== bodies =====
@@ -68,15 +69,18 @@ where
 
     /// Made and polled here, so only the closure crosses threads; the worker is held while the future waits.
     fn run(self, worker: &OnWorker<'_>) -> Option<Result<T, E>> {
-        let future = worker.inside(self.0);
-        let mut future = pin!(future);
-        block_on(|cx| {
+        let mut future = pin!(Some(worker.inside(self.0)));
+        let result = block_on(|cx| {
             worker.runner.register(cx.waker());
             if worker.stop.is_over() {
                 return Poll::Ready(None);
             }
-            worker.inside(|| future.as_mut().poll(cx)).map(Some)
-        })
+            let polled = worker.inside(|| future.as_mut().as_pin_mut().map(|future| future.poll(cx)));
+            polled.expect("it is there until it has ended").map(Some)
+        });
+        // What it holds is dropped where it ran. Its panic is nobody's outcome, as in place.
+        let _ = contained(|| worker.inside(|| future.set(None)));
+        result
     }
 }
 
@@ -152,12 +156,16 @@ where
 {
     let mut entry = Entry::new(core, Color::Other);
     if let Err(refusal) = core.admit(&mut entry) {
+        drop_quietly((body, judge));
         return Submitted::Refused(Attempt::refused(refusal));
     }
     let home = entry.home;
     let context = match contained(|| core.runtime.capture()) {
         Ok(context) => context,
-        Err(panic) => return Submitted::Refused(Attempt::panicked(core, &entry, panic)),
+        Err(panic) => {
+            drop_quietly((body, judge));
+            return Submitted::Refused(Attempt::panicked(core, &entry, panic));
+        }
     };
     let ticket = Ticket::new(core.clone(), &entry);
     let held = Held::new(core.clone(), &entry);
@@ -258,13 +266,10 @@ where
 
     /// The caller leaves; `None` if the attempt was settled before.
     pub(super) fn cancel(&self) -> Option<Facts> {
-        let stage = self.ticket.settle(Outcome::Cancelled)?;
         let core = self.core();
-        let (home, now) = (Home::current(), core.clock.now());
-        let abandoned = stage == Stage::Running && !B::STOPS;
-        if abandoned {
-            core.stats.abandoned(home);
-        }
+        let home = Home::current();
+        let (stage, abandoned) = self.ticket.settle_without_body(home, Outcome::Cancelled, !B::STOPS)?;
+        let now = core.clock.now();
         let facts = self.ticket.account(home, Outcome::Cancelled, now, abandoned);
         self.settled_without_body(stage);
         self.clear();
@@ -277,18 +282,23 @@ where
         let (body, judge) = self.rest.lock().body.take()?;
         if !self.ticket.delay.is_zero() {
             wait_for(Delay::new(core.runtime.clone(), self.ticket.delay));
+            if self.ticket.is_over() {
+                drop_quietly((body, judge));
+                return None;
+            }
         }
         let worker = OnWorker { core, context: &self.context, stop: self.clone(), runner: &self.runner };
         let cut_at = self.ticket.cut_at();
         if now >= cut_at {
             // The deadline passed in the queue, and this worker was faster than the timer.
-            drop_quietly(body);
+            drop_quietly((body, judge));
             return Some(Left::nothing(now));
         }
         let ran = contained(|| {
             let result = body.run(&worker)?;
-            Some(judge::left(core, cut_at, &judge, result))
+            Some(self.context.run(|| judge::left(core, cut_at, &judge, result)))
         });
+        drop_quietly(judge);
         ran.unwrap_or_else(|panic| Some(Left::panic(core.clock.now(), panic)))
     }
 }
@@ -349,21 +359,18 @@ where
         }
     }
 
-    fn shut_down(&self) {
+    fn refuse(&self, why: Refused) {
         let outcome = Outcome::ThreadPoolRejected;
-        let Some(stage) = self.ticket.settle(outcome) else {
+        let core = self.core();
+        let home = Home::current();
+        let Some((stage, abandoned)) = self.ticket.settle_without_body(home, outcome, !B::STOPS) else {
             return;
         };
-        let core = self.core();
-        let (home, now) = (Home::current(), core.clock.now());
-        let abandoned = stage == Stage::Running && !B::STOPS;
-        if abandoned {
-            core.stats.abandoned(home);
-        }
-        let (facts, change) = self.ticket.account_silently(home, outcome, Verdict::Neutral, now, abandoned);
+        let now = core.clock.now();
+        let (rejection, verdict) = rejection(core, why);
+        let (facts, change) = self.ticket.account_silently(home, outcome, verdict, now, abandoned);
         core.runtime.circuit_changed(change);
         self.settled_without_body(stage);
-        let rejection = core.rejection(RejectionKind::ShutDown);
         self.then.over(core, Attempt::failed(facts, rejection), None);
     }
 

@@ -1,13 +1,11 @@
 //! What a body's end means: the clock first, then the panic, then the caller's own rules.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use crate::admission::{Core, CoreRef, Ticket};
 use crate::clock::Timestamp;
 use crate::error::{CommandError, Rejection, RejectionKind};
 use crate::outcome::{Class, Meaning, Outcome};
 use crate::sealed::Sealed;
+use crate::unwind::{Panic, drop_quietly};
 
 // ===== the caller's rules =====
 
@@ -96,7 +94,7 @@ pub(crate) enum Answer<T, E> {
 /// What a body left: its result and class, and the time of its end.
 pub(crate) struct Left<T, E> {
     pub(crate) end: Timestamp,
-    pub(crate) result: Result<(Result<T, E>, Class), Box<dyn Any + Send>>,
+    pub(crate) result: Result<(Result<T, E>, Class), Panic>,
 }
 
 /// What an ended body leaves. May panic as `judge` does.
@@ -146,7 +144,7 @@ impl<T, E> Ended<T, E> {
 
     /// What it left that is not good; nothing if it has not ended. `ran` says whether it panicked.
     #[inline]
-    pub(crate) fn other(self, core: &Core, ran: Result<(), Box<dyn Any + Send>>) -> Option<Left<T, E>> {
+    pub(crate) fn other(self, core: &Core, ran: Result<(), Panic>) -> Option<Left<T, E>> {
         match ran {
             Ok(()) => self.other,
             Err(panic) => Some(Left::panic(core.clock.now(), panic)),
@@ -155,14 +153,14 @@ impl<T, E> Ended<T, E> {
 }
 
 impl<T, E> Left<T, E> {
-    pub(crate) fn panic(end: Timestamp, panic: Box<dyn Any + Send>) -> Self {
+    pub(crate) fn panic(end: Timestamp, panic: Panic) -> Self {
         let result = Err(panic);
         Self { end, result }
     }
 
     /// What is left of a body that was not run because its deadline had passed: nobody looks at it.
     pub(crate) fn nothing(end: Timestamp) -> Self {
-        Self { end, result: Err(Box::new(())) }
+        Self { end, result: Err(Panic::NONE) }
     }
 
     pub(crate) fn panicked(&self) -> bool {
@@ -198,28 +196,13 @@ fn judged<T, E>(result: Result<T, E>, meaning: Meaning) -> (Outcome, Answer<T, E
 }
 
 #[cold]
-fn panicked<T, E>(core: &Core, panic: Box<dyn Any + Send>) -> (Outcome, Answer<T, E>) {
+fn panicked<T, E>(core: &Core, panic: Panic) -> (Outcome, Answer<T, E>) {
     (Outcome::Failure, Answer::Failed(panic_rejection(core, panic).into_error()))
 }
 
 /// The rejection that a contained panic becomes.
-pub(crate) fn panic_rejection(core: &Core, panic: Box<dyn Any + Send>) -> Rejection {
-    let message = if let Some(text) = panic.downcast_ref::<&str>() {
-        (*text).into()
-    } else if let Some(text) = panic.downcast_ref::<String>() {
-        text.as_str().into()
-    } else {
-        Box::from("a payload that is not text")
-    };
-    drop_quietly(panic);
-    core.rejection(RejectionKind::Panicked).with_message(message)
-}
-
-/// Drops something of the user's; its panic is nobody's outcome.
-pub(crate) fn drop_quietly<V>(value: V) {
-    if std::mem::needs_drop::<V>() {
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(value)));
-    }
+pub(crate) fn panic_rejection(core: &Core, panic: Panic) -> Rejection {
+    core.rejection(RejectionKind::Panicked).with_message(panic.message())
 }
 
 impl Rejection {

@@ -21,7 +21,6 @@ mod timed;
 
 pub use self::judge::{Classify, Given, Judge, Unset};
 
-use std::any::Any;
 use std::io;
 
 pub(crate) use self::blocking::{in_place, on_pool};
@@ -31,7 +30,7 @@ pub use self::queued::Queued;
 pub(crate) use self::queued::queue;
 pub use self::timed::InPlace;
 
-use self::judge::{Answer, drop_quietly, panic_rejection};
+use self::judge::{Answer, panic_rejection};
 use crate::admission::{Core, CoreRef, Cut, Entry, Facts, Held, Refusal, Ticket};
 use crate::clock::Timestamp;
 use crate::error::{CommandError, Rejection, RejectionKind};
@@ -39,7 +38,9 @@ use crate::event::{AbandonedEvent, CallEvent};
 use crate::fallback::Form;
 use crate::outcome::{FallbackOutcome, Mode, Outcome};
 use crate::sync::Home;
+use crate::unwind::{Panic, contained, drop_quietly};
 use crate::window::Word;
+use crate::workers::Refused;
 
 /// A settled attempt on its way to its caller.
 pub(crate) struct Attempt<T, E> {
@@ -62,7 +63,7 @@ impl<T, E> Attempt<T, E> {
     }
 
     /// User code that belongs to the call panicked before its body could begin.
-    pub(crate) fn panicked(core: &Core, entry: &Entry, panic: Box<dyn Any + Send>) -> Self {
+    pub(crate) fn panicked(core: &Core, entry: &Entry, panic: Panic) -> Self {
         drop(Held::new(core, entry));
         let facts = Ticket::new(core, entry).settle_alone(entry.home, Outcome::Failure, core.clock.now());
         Self::failed(facts, panic_rejection(core, panic))
@@ -198,14 +199,17 @@ pub(crate) struct NotRun {
 
 impl NotRun {
     /// No worker could be had for it.
-    pub(crate) const NO_WORKER: NotRun =
-        NotRun { outcome: FallbackOutcome::Rejection, rejection: Some(RejectionKind::PoolFull) };
-    pub(crate) const NO_THREAD: NotRun =
-        NotRun { outcome: FallbackOutcome::Rejection, rejection: Some(RejectionKind::NoThread) };
+    pub(crate) fn refused(why: &Refused) -> Self {
+        let kind = match why {
+            Refused::Full { .. } => RejectionKind::PoolFull,
+            Refused::NoThread(_) => RejectionKind::NoThread,
+            Refused::ShutDown => RejectionKind::ShutDown,
+        };
+        Self { outcome: FallbackOutcome::Rejection, rejection: Some(kind) }
+    }
+
     /// There is none.
     pub(crate) const MISSING: NotRun = NotRun { outcome: FallbackOutcome::Missing, rejection: None };
-    pub(crate) const SHUT_DOWN: NotRun =
-        NotRun { outcome: FallbackOutcome::Rejection, rejection: Some(RejectionKind::ShutDown) };
     /// Nobody waits for its answer any more.
     pub(crate) const CANCELLED: NotRun = NotRun { outcome: FallbackOutcome::Cancelled, rejection: None };
 }
@@ -235,7 +239,10 @@ pub(crate) fn open_fallback<'c>(
     match contained(wants) {
         Ok(true) => {}
         Ok(false) => return not_run(FallbackOutcome::Skipped, None),
-        Err(_) => return not_run(FallbackOutcome::Failure, Some(RejectionKind::Panicked)),
+        Err(panic) => {
+            drop_quietly(panic);
+            return not_run(FallbackOutcome::Failure, Some(RejectionKind::Panicked));
+        }
     }
     let taken = match form {
         Form::Missing | Form::Value => Some(false),
@@ -248,10 +255,6 @@ pub(crate) fn open_fallback<'c>(
         }
         None => not_run(FallbackOutcome::Rejection, Some(RejectionKind::PermitsExhausted)),
     }
-}
-
-pub(crate) fn contained<R>(run: impl FnOnce() -> R) -> Result<R, Box<dyn Any + Send>> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run))
 }
 
 /// The answer of a call whose fallback did not run: the original error, or the value that was judged as a failure.
@@ -275,7 +278,7 @@ pub(crate) fn without_fallback<T, E>(
 }
 
 /// What a fallback left behind: its result, or its panic.
-pub(crate) type FallbackResult<T, E> = Result<Result<T, CommandError<E>>, Box<dyn Any + Send>>;
+pub(crate) type FallbackResult<T, E> = Result<Result<T, CommandError<E>>, Panic>;
 
 /// The answer of a call whose fallback has run. `original` is the refusal it was asked about, if it was one.
 pub(crate) fn after_fallback<T, E>(

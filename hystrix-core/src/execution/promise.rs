@@ -3,6 +3,7 @@
 use std::task::{Context, Poll};
 
 use crate::sync::{AtomicWaker, Mutex};
+use crate::unwind::contained;
 
 /// One value, from whoever keeps the promise to whoever waits.
 pub(crate) struct Promise<R> {
@@ -49,7 +50,8 @@ impl<R> Promise<R> {
         }
         *state = State::Kept(value);
         drop(state);
-        self.waiter.wake();
+        // A waker is the executor's code; its panic is not that of whoever keeps promises.
+        let _ = contained(|| self.waiter.wake());
         None
     }
 

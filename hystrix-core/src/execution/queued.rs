@@ -8,10 +8,10 @@ use std::task::{Context, Poll};
 
 use super::blocking::wait_for;
 use super::job::{self, Body, Job, Submitted, Then};
-use super::judge::{Classify, drop_quietly};
+use super::judge::Classify;
 use super::promise::Promise;
 use super::{
-    Attempt, Ending, Failed, Next, NotRun, Tell, after_fallback, close, conclude, contained, open_fallback,
+    Attempt, Ending, Failed, Next, NotRun, Tell, after_fallback, close, conclude, open_fallback,
     without_fallback,
 };
 use crate::admission::Core;
@@ -23,6 +23,7 @@ use crate::identity::CommandKey;
 use crate::sync::global::{Arc, Mutex};
 use crate::sync::{AtomicU64, Home};
 use crate::timer::Meeting;
+use crate::unwind::{contained, drop_quietly};
 use crate::workers::{Refused, Room, Seat, Task, Work};
 
 // ===== the handle =====
@@ -113,16 +114,22 @@ where
 {
     let promise = Arc::new(Promise::new());
     let rest = Arc::new(Mutex::new(Some(fallback)));
+    let mut captured = None;
     let then = |context: &Captured| Answering {
         context: context.clone(),
         fallback: rest.clone(),
         promise: promise.clone(),
     };
-    let call: Option<Arc<dyn Leave>> = match job::submit(core, body, judge, then) {
+    let taken = |context: &Captured| {
+        captured = Some(context.clone());
+        then(context)
+    };
+    let call: Option<Arc<dyn Leave>> = match job::submit(core, body, judge, taken) {
         Submitted::Taken(job) => Some(job),
         Submitted::Refused(attempt) => {
             // The fallback of a refused call does not run here either.
-            let context = contained(|| core.runtime.capture()).unwrap_or_default();
+            let capture = || contained(|| core.runtime.capture()).unwrap_or_default();
+            let context = captured.unwrap_or_else(capture);
             then(&context).over(core, attempt, None);
             None
         }
@@ -237,12 +244,7 @@ where
         });
         let submitted = task.core.runtime.fallback_workers.submit(&Work(task.clone()), Room::Place);
         if let Err(refused) = submitted {
-            let why = match refused {
-                Refused::ShutDown => NotRun::SHUT_DOWN,
-                Refused::NoThread(_) => NotRun::NO_THREAD,
-                Refused::Full { .. } => NotRun::NO_WORKER,
-            };
-            task.answer_without(&why, tell);
+            task.answer_without(&NotRun::refused(&refused), tell);
         }
     }
 
@@ -301,9 +303,9 @@ where
         self.answerer.answer(result);
     }
 
-    fn shut_down(&self) {
-        self.answer_without(&NotRun::SHUT_DOWN, Tell::Here);
-        // One that runs is not waited for any longer; it is counted when it ends.
+    fn refuse(&self, why: Refused) {
+        self.answer_without(&NotRun::refused(&why), Tell::Here);
+        // One that runs when its workers end is not waited for any longer; it is counted when it ends.
         let rejection = self.core.rejection(RejectionKind::ShutDown);
         self.answerer.answer(Err(rejection.into_error()));
     }

@@ -5,10 +5,10 @@
 //! fallback that borrows waits for the caller.
 
 use super::blocking::{answer_here, begin, block_on, fall_back_here};
-use super::judge::{self, Classify, Ended, drop_quietly};
+use super::judge::{self, Classify, Ended};
 use super::promise::Promise;
 use super::queued::{Answerer, FallbackTask};
-use super::{Attempt, Failed, Tell, abandoned_ended, contained, succeeded};
+use super::{Attempt, Failed, Tell, abandoned_ended, succeeded};
 use crate::admission::{Color, Core, Cut, Entry, Held, Ticket};
 use crate::clock::Timestamp;
 use crate::context::{self, Captured};
@@ -18,6 +18,7 @@ use crate::isolation::semaphore::PermitRelease;
 use crate::outcome::Outcome;
 use crate::sync::global::{Arc, Mutex};
 use crate::timer::{Due, Meeting, Target};
+use crate::unwind::{contained, drop_quietly};
 
 /// A fallback of a synchronous call in place: says what a timeout does. Sealed.
 pub trait InPlace<T, E>: Fallback<T, E> {
@@ -35,10 +36,14 @@ pub trait InPlace<T, E>: Fallback<T, E> {
     {
         let mut entry = Entry::new(core, Color::SyncInPlace);
         if let Err(refusal) = core.admit(&mut entry) {
+            drop_quietly((body, judge));
             return fall_back_here(core, entry.home, Failed::refused(refusal), self);
         }
         let attempt = match race(core, &entry, body, judge, Borrowing(Promise::new())) {
-            (Raced::Good(value), _) => return Ok(value),
+            (Raced::Good(value), _) => {
+                drop_quietly(self);
+                return Ok(value);
+            }
             (Raced::Settled(attempt), _) => attempt,
             (Raced::Cut, timed) => Attempt::cut(block_on(|cx| timed.at_deadline.0.poll(cx))),
         };
@@ -108,6 +113,7 @@ where
     let mut entry = Entry::new(core, Color::SyncInPlace);
     let home = entry.home;
     if let Err(refusal) = core.admit(&mut entry) {
+        drop_quietly((body, judge));
         return fall_back_here(core, home, Failed::refused(refusal), fallback);
     }
     let context = match contained(|| core.runtime.capture()) {
@@ -249,6 +255,7 @@ fn race<T, E, N: AtDeadline>(
     });
     core.runtime.timer.cancel(token);
     drop(held);
+    drop_quietly(judge);
     if core.semaphore.release == PermitRelease::AtTimeout {
         let early = timed.early.lock().take();
         drop(early);

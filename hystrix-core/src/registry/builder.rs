@@ -43,7 +43,7 @@ impl RegistryBuilder {
 
     /// Sets the clock. Default: the machine's, [`SystemClock`](crate::SystemClock).
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = TimeSource::Given(Arc::new(clock));
+        self.clock = TimeSource::given(clock);
         self
     }
 

@@ -66,9 +66,12 @@ struct State {
     layers: LayerStore,
     families: HashMap<CommandKey, Arc<Family>>,
     /// Commands that are not listed, or not any more, and may still be called.
-    unlisted: Vec<Weak<Core>>,
+    unlisted: Vec<Unlisted>,
     findings: Vec<Finding>,
 }
+
+/// A command that is not listed, for as long as somebody has it.
+type Unlisted = (Weak<Core>, Weak<Desk>);
 
 /// What a builder hands to the registry.
 #[derive(Clone, Debug)]
@@ -219,40 +222,55 @@ impl Registry {
 
     /// Makes a command, or returns the one that has this identity.
     pub(crate) fn define(&self, definition: &Definition) -> Result<CommandHandle, ConfigError> {
-        let (handle, clashes) = self.define_quietly(definition)?;
-        self.tell_clashes(&handle, &clashes);
-        Ok(handle)
-    }
-
-    /// The same, without a word to the log: returns what is new and should be told.
-    pub(crate) fn define_quietly(
-        &self,
-        definition: &Definition,
-    ) -> Result<(CommandHandle, Vec<Finding>), ConfigError> {
         self.check(definition)?;
         // Read without the lock: a clock may be the user's.
         let now = self.now();
-        let mut state = self.0.state.lock();
-        let clashes = state.clashes(definition)?;
-        let news = state.note(&clashes);
-        self.refuse_if_strict(&clashes, &definition.key)?;
-        if let Some(handle) = state.commands.get(&definition.key) {
-            return Ok((handle.clone(), news));
-        }
-        let handle = self.make(&mut state, definition, now)?;
-        state.commands.insert(definition.key.clone(), handle.clone());
-        Ok((handle, news))
+        let (handle, news) = {
+            let mut state = self.0.state.lock();
+            let clashes = state.clashes(definition)?;
+            let news = state.note(&clashes);
+            self.refuse_if_strict(&clashes, &definition.key)?;
+            (self.listed(&mut state, definition, now)?, news)
+        };
+        self.tell_clashes(&definition.key, &news);
+        Ok(handle)
     }
 
-    /// Makes a command that cannot be listed, for its name is another's.
-    pub(crate) fn define_apart(&self, definition: &Definition) -> (CommandHandle, Vec<Finding>) {
-        let now = self.now();
+    /// Makes a member of a family. What differs from other definitions was said of the family; nothing is told here, for the family's
+    /// turn is held.
+    pub(crate) fn define_member(
+        &self,
+        definition: &Definition,
+        now: Timestamp,
+    ) -> Result<CommandHandle, ConfigError> {
+        self.check(definition)?;
+        let mut state = self.0.state.lock();
+        state.clashes(definition)?;
+        self.listed(&mut state, definition, now)
+    }
+
+    fn listed(
+        &self,
+        state: &mut State,
+        definition: &Definition,
+        now: Timestamp,
+    ) -> Result<CommandHandle, ConfigError> {
+        if let Some(handle) = state.commands.get(&definition.key) {
+            return Ok(handle.clone());
+        }
+        let handle = self.make(state, definition, now)?;
+        state.commands.insert(definition.key.clone(), handle.clone());
+        Ok(handle)
+    }
+
+    /// Makes a command that cannot be listed, for its name is another's. The finding says so, once.
+    pub(crate) fn define_apart(&self, definition: &Definition, now: Timestamp) -> CommandHandle {
         let mut state = self.0.state.lock();
         let handle = self.make(&mut state, definition, now).expect("the family's definition was checked");
-        state.unlisted.push(Arc::downgrade(&handle.core));
+        state.unlist(&handle);
         let message = "is the name of another command: what is beyond a family's limit is not listed";
-        let news = state.note(&[Finding::new(&definition.key, message)]);
-        (handle, news)
+        state.note(&[Finding::new(&definition.key, message)]);
+        handle
     }
 
     /// Makes a family, or returns the one that has this identity.
@@ -264,15 +282,14 @@ impl Registry {
                 Some(family) => family.definition.clashes(&definition)?,
                 None => Vec::new(),
             };
+            let clashes = if clashes.is_empty() { state.clashes_of_parts(&definition) } else { clashes };
             let news = state.note(&clashes);
             self.refuse_if_strict(&clashes, &definition.key)?;
             let key = definition.key.clone();
             let family = state.families.entry(key).or_insert_with(|| Arc::new(Family::new(definition)));
             (family.clone(), news)
         };
-        for finding in &news {
-            log::clash(&family.definition.key, &finding.message);
-        }
+        self.tell_clashes(&family.definition.key, &news);
         Ok(family)
     }
 
@@ -285,9 +302,9 @@ impl Registry {
         }
     }
 
-    pub(crate) fn tell_clashes(&self, handle: &CommandHandle, clashes: &[Finding]) {
+    fn tell_clashes(&self, key: &CommandKey, clashes: &[Finding]) {
         for clash in clashes {
-            log::clash(handle.key(), &clash.message);
+            log::clash(key, &clash.message);
         }
     }
 
@@ -365,11 +382,7 @@ impl Registry {
         let listed = state.commands.get(handle.key());
         let is_this = listed.is_some_and(|listed| Arc::ptr_eq(&listed.core, &handle.core));
         let removed = if is_this { state.commands.remove(handle.key()) } else { None };
-        // Now and then, so that a family that comes and goes leaves nothing.
-        if state.unlisted.len() == state.unlisted.capacity() {
-            state.unlisted.retain(|core| core.strong_count() > 0);
-        }
-        state.unlisted.push(Arc::downgrade(&handle.core));
+        state.unlist(handle);
         drop(state);
         drop(removed);
     }
@@ -383,17 +396,18 @@ impl Registry {
     // ===== live changes =====
 
     fn handles(&self, wanted: impl Fn(&CommandHandle) -> bool) -> Vec<CommandHandle> {
-        let state = self.0.state.lock();
-        state.commands.values().filter(|handle| wanted(handle)).cloned().collect()
+        let mut handles = self.0.state.lock().handles();
+        handles.retain(wanted);
+        handles
     }
 
     /// Resolves a command's layers again and puts what changed into effect.
     fn resettle(&self, handle: &CommandHandle) {
         let core = &handle.core;
-        let places = core.pool.as_ref().map(|pool| pool.limits().places());
         let (before, after) = {
             // Under the lock, so that of two changes the later one is the last to be put into effect.
             let state = self.0.state.lock();
+            let places = core.pool.as_ref().map(|pool| pool.limits().places());
             let settings = Settings::resolve(&state.layers.of(handle.key(), &handle.desk.code), places);
             let before = core.live.rules().mode();
             core.live.set(settings.live());
@@ -470,40 +484,55 @@ impl State {
 
     /// What a definition says that something which exists says differently.
     fn clashes(&self, definition: &Definition) -> Result<Vec<Finding>, ConfigError> {
+        let Some(handle) = self.commands.get(&definition.key) else {
+            return Ok(self.clashes_of_parts(definition));
+        };
+        let Desk { code, isolation, .. } = &*handle.desk;
+        let (config, isolation) = (code.clone(), isolation.clone());
+        let first = Definition { key: definition.key.clone(), config, isolation };
+        let clashes = first.clashes(definition)?;
+        Ok(if clashes.is_empty() { self.clashes_of_parts(definition) } else { clashes })
+    }
+
+    /// The same, of the pool and the shared circuit that it names.
+    fn clashes_of_parts(&self, definition: &Definition) -> Vec<Finding> {
         let Definition { key, config, isolation } = definition;
         let mut clashes = Vec::new();
-        if let Some(handle) = self.commands.get(key) {
-            let Desk { code, isolation, .. } = &*handle.desk;
-            let first = Definition { key: key.clone(), config: code.clone(), isolation: isolation.clone() };
-            clashes = first.clashes(definition)?;
-        }
-        if let (Isolation::Pool(wanted), []) = (isolation, &clashes[..])
+        let message = || format!("{key} defines it differently; the first definition stands");
+        if let Isolation::Pool(wanted) = isolation
             && let Some(pool) = self.pools.get(wanted.name_in(key.group()))
             && pool.differs_from(wanted)
         {
-            let message = format!("{key} defines it differently; the first definition stands");
-            clashes.push(Finding::new(format_args!("pool {}", pool.name()), message));
+            clashes.push(Finding::new(format_args!("pool {}", pool.name()), message()));
         }
         let layers = self.layers.of(key, config);
         if let Some(name) = Settings::shared_circuit(&layers)
             && let Some(circuit) = self.circuits.get(name)
-            && !self.commands.contains_key(key)
         {
             let settings = Settings::resolve(&layers, None);
-            if circuit.rules() != settings.rules()
-                || settings.shape().is_ok_and(|shape| shape != circuit.shape())
-            {
-                let message = format!("{key} defines it differently; the first definition stands");
-                clashes.push(Finding::new(format_args!("circuit {name}"), message));
+            let shape = settings.shape();
+            if circuit.rules() != settings.rules() || shape.is_ok_and(|shape| shape != circuit.shape()) {
+                clashes.push(Finding::new(format_args!("circuit {name}"), message()));
             }
         }
-        Ok(clashes)
+        clashes
     }
 
     /// Every command that may be called, listed or not.
-    fn cores(&self) -> Vec<Arc<Core>> {
-        let listed = self.commands.values().map(|handle| handle.core.clone());
-        listed.chain(self.unlisted.iter().filter_map(Weak::upgrade)).collect()
+    fn handles(&self) -> Vec<CommandHandle> {
+        let unlisted = self.unlisted.iter().filter_map(|(core, desk)| {
+            let (core, desk) = (core.upgrade()?, desk.upgrade()?);
+            Some(CommandHandle { core, desk })
+        });
+        self.commands.values().cloned().chain(unlisted).collect()
+    }
+
+    fn unlist(&mut self, handle: &CommandHandle) {
+        // Now and then, so that a family that comes and goes leaves nothing.
+        if self.unlisted.len() == self.unlisted.capacity() {
+            self.unlisted.retain(|(core, _)| core.strong_count() > 0);
+        }
+        self.unlisted.push((Arc::downgrade(&handle.core), Arc::downgrade(&handle.desk)));
     }
 }
 

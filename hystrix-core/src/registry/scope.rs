@@ -33,12 +33,14 @@ impl Registry {
     /// Scopes nest. A guard ends its own scope, in whatever order guards are dropped.
     pub fn enter(&self) -> Entered {
         SCOPES.fetch_add(1, Relaxed);
-        let number = ENTERED.with_borrow_mut(|entered| {
+        let entered = ENTERED.try_with(|entered| {
+            let mut entered = entered.borrow_mut();
             let number = entered.last().map_or(0, |(number, _)| number + 1);
             entered.push((number, self.clone()));
             number
         });
-        Entered { number, on_this_thread: PhantomData }
+        // A thread that is ending is in no scope any more; its guard ends nothing.
+        Entered { number: entered.unwrap_or(u64::MAX), on_this_thread: PhantomData }
     }
 
     /// Makes a future in which this registry is the current one, while it is polled and while it is dropped.

@@ -113,7 +113,7 @@ impl Inner {
         let until = real_time() + patience;
         let (commands, pools) = {
             let state = self.state.lock();
-            let commands = state.cores();
+            let commands: Vec<Arc<Core>> = state.handles().into_iter().map(|handle| handle.core).collect();
             let pools: Vec<Arc<Pool>> = state.pools.values().cloned().collect();
             (commands, pools)
         };

@@ -8,7 +8,6 @@
 
 mod shard;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 use std::time::Duration;
 use std::{fmt, io};
@@ -20,6 +19,7 @@ use crate::sync::global::{self, Arc, Condvar, Weak};
 use crate::sync::{
     AtomicBool, AtomicU64, Builder, CachePadded, Home, JoinHandle, Mutex, Thread, current, park, park_timeout,
 };
+use crate::unwind::contained;
 
 /// What a deadline does when it passes.
 pub(crate) enum Target {
@@ -122,6 +122,8 @@ impl Timer {
                 && let Err(error) = core.wake(at)
             {
                 self.cancel(token);
+                // Others may have relied on the thread that was to be: they are told now rather than never.
+                core.drain();
                 return Err(error);
             }
         }
@@ -265,11 +267,20 @@ impl Core {
         due.sort_by_key(|(deadline, _)| *deadline);
         for (_, target) in due.drain(..) {
             // A waker is the executor's code: its panic must not end the timer.
-            let _ = catch_unwind(AssertUnwindSafe(|| match target {
+            let _ = contained(|| match target {
                 Target::Waker(waker) => waker.wake(),
                 Target::Claim(claim) | Target::Upkeep(claim) => claim.due(now, &self.meeting),
-            }));
+            });
         }
+    }
+
+    /// Fires everything, due or not.
+    fn drain(&self) {
+        let mut due = Vec::new();
+        for shard in &self.shards {
+            shard.lock().drain(&mut due);
+        }
+        self.fire(self.clock.now(), &mut due);
     }
 
     /// Plans the next look, or an earlier one that was asked for meanwhile.
@@ -287,12 +298,7 @@ impl Core {
 impl Ring for Core {
     fn ring(&self) {
         if self.closed.load(Acquire) {
-            let mut due = Vec::new();
-            for shard in &self.shards {
-                shard.lock().drain(&mut due);
-            }
-            self.fire(self.clock.now(), &mut due);
-            return;
+            return self.drain();
         }
         let next = self.sweep();
         if next.as_nanos() < FOREVER - 2 {

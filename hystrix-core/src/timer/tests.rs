@@ -29,7 +29,7 @@ mod plain {
     impl Bench {
         fn new() -> Self {
             let clock = ManualClock::new();
-            let timer = Timer::new(TimeSource::Given(Arc::new(clock.clone())));
+            let timer = Timer::new(TimeSource::given(clock.clone()));
             let (sender, fired) = mpsc::channel();
             Self { clock, timer, sender, fired }
         }
@@ -322,7 +322,7 @@ mod loom_timer {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(move || {
-            let timer = Timer::with_shards(TimeSource::Given(Arc::new(Late)), shards);
+            let timer = Timer::with_shards(TimeSource::given(Late), shards);
             let fired = loom::sync::Arc::new(loom::sync::atomic::AtomicUsize::new(0));
             let arm = |home: u32, timer: &Timer, fired: &loom::sync::Arc<_>| {
                 let target = Target::Claim(Arc::new(Fires(loom::sync::Arc::clone(fired))));

@@ -25,8 +25,9 @@ use crate::timer::{Due, Meeting, Target, Timer};
 pub(crate) trait Job: Clone + Send + 'static {
     /// Runs on a worker; drops `seat` as soon as the body has ended. `now` is when the worker took it.
     fn run(self, seat: Seat<Self>, now: Timestamp);
-    /// The workers have ended, with this job waiting or still running: whoever waits for it is told.
-    fn shut_down(&self);
+    /// The workers have ended, with this job waiting or still running, or no thread can be had for it: whoever waits for it
+    /// is told.
+    fn refuse(&self, why: Refused);
     /// Says that it was decided without running, so nobody wants it in the queue.
     fn is_over(&self) -> bool;
     /// Where the queue notes which entry it is.
@@ -213,7 +214,7 @@ impl<J: Job> Workers<J> {
         if let Some(number) = fresh
             && let Err(error) = self.0.start(number)
         {
-            return self.0.without_thread(number, entry, room, error);
+            return self.0.without_thread(number, entry, error);
         }
         Ok(())
     }
@@ -223,11 +224,7 @@ impl<J: Job> Workers<J> {
     /// The caller has decided the job before: if it is not queued yet, it never will be.
     pub(crate) fn withdraw(&self, entry: &AtomicU64) {
         let mut state = self.0.state.lock();
-        let entry = entry.load(Relaxed);
-        let removed = state.queue.remove(entry);
-        if let Some(Queued { room: Room::Place, .. }) = &removed {
-            state.placed -= 1;
-        }
+        let removed = state.take(entry.load(Relaxed));
         drop(state);
         // The reference is dropped here, without the lock.
         drop(removed);
@@ -253,6 +250,8 @@ impl<J: Job> Workers<J> {
     pub(crate) fn resize(&self, limits: Limits) {
         let mut state = self.0.state.lock();
         state.limits = limits;
+        // What is under way may be for a longer keep-alive, or for ever.
+        state.trimming = false;
         let mut sent_home = Vec::new();
         while state.live > limits.maximum && !state.idle.is_empty() {
             sent_home.extend(state.retire_longest_idle());
@@ -324,7 +323,7 @@ impl<J: Job> Workers<J> {
             thread.unpark();
         }
         for job in waiting {
-            job.shut_down();
+            job.refuse(Refused::ShutDown);
         }
     }
 
@@ -361,25 +360,31 @@ impl<J: Job> Shared<J> {
 
     /// The system refused the thread that was to run the job. If another worker can, it may wait for it.
     #[cold]
-    fn without_thread(&self, number: usize, entry: u64, room: Room, error: io::Error) -> Result<(), Refused> {
+    fn without_thread(&self, number: usize, entry: u64, error: io::Error) -> Result<(), Refused> {
         let mut state = self.state.lock();
         state.fire(number);
         let may_wait = state.live > 0 && state.queue.len() <= state.limits.queue;
         if may_wait {
             return Ok(());
         }
-        match state.queue.remove(entry) {
-            // Another worker has it already, or its caller has left.
+        let own = state.take(entry);
+        // Others may have come to wait for this very worker.
+        let mut stranded = Vec::new();
+        while state.live == 0
+            && let Some(queued) = state.queue.pop()
+        {
+            state.placed -= usize::from(queued.room == Room::Place);
+            stranded.push(queued.job);
+        }
+        state.tally.refused += stranded.len() as u64 + u64::from(own.is_some());
+        drop(state);
+        for job in stranded {
+            job.refuse(Refused::NoThread(io::Error::new(error.kind(), error.to_string())));
+        }
+        // Without an entry another worker has it already, or its caller has left.
+        match own {
             None => Ok(()),
-            Some(job) => {
-                if room == Room::Place {
-                    state.placed -= 1;
-                }
-                state.tally.refused += 1;
-                drop(state);
-                drop(job);
-                Err(Refused::NoThread(error))
-            }
+            Some(_) => Err(Refused::NoThread(error)),
         }
     }
 
@@ -425,6 +430,13 @@ impl<J: Job> Due for Shared<J> {
 }
 
 impl<J> State<J> {
+    /// Takes an entry out of the queue, and its place.
+    fn take(&mut self, entry: u64) -> Option<Queued<J>> {
+        let removed = self.queue.remove(entry)?;
+        self.placed -= usize::from(removed.room == Room::Place);
+        Some(removed)
+    }
+
     /// Takes the most recently idle worker off the stack; the caller wakes it.
     fn wake_one(&mut self) -> Option<Thread> {
         let idle = self.idle.pop()?;

@@ -45,7 +45,7 @@ mod plain {
             }
         }
 
-        fn shut_down(&self) {
+        fn refuse(&self, _why: Refused) {
             self.0.told.fetch_add(1, SeqCst);
         }
 
@@ -72,7 +72,7 @@ mod plain {
     impl Bench {
         fn new(core: usize, maximum: usize, queue: usize) -> Self {
             let clock = ManualClock::new();
-            let source = TimeSource::Given(Arc::new(clock.clone()));
+            let source = TimeSource::given(clock.clone());
             let timer = Timer::new(source.clone());
             let limits = Limits { core, maximum, queue, keep_alive: Duration::from_secs(60) };
             let workers = Workers::new("test", limits, source, timer);
@@ -309,7 +309,7 @@ mod loom_workers {
             drop(seat);
         }
 
-        fn shut_down(&self) {
+        fn refuse(&self, _why: Refused) {
             self.decide(TOLD);
         }
 
@@ -327,7 +327,7 @@ mod loom_workers {
     }
 
     fn workers(queue: usize) -> Workers<Decided> {
-        let clock = TimeSource::Given(Arc::new(Still));
+        let clock = TimeSource::given(Still);
         let limits = Limits { core: 1, maximum: 1, queue, keep_alive: Duration::MAX };
         Workers::new("loom", limits, clock.clone(), Timer::new(clock))
     }

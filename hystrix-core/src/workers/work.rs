@@ -1,6 +1,6 @@
 //! The job of production: anything behind a reference.
 
-use super::{Job, Seat};
+use super::{Job, Refused, Seat};
 use crate::clock::Timestamp;
 use crate::identity::CommandKey;
 use crate::sync::AtomicU64;
@@ -9,7 +9,7 @@ use crate::sync::global::Arc;
 /// A job, as workers see it; see [`Job`].
 pub(crate) trait Task: Send + Sync + 'static {
     fn run(self: Arc<Self>, seat: Seat<Work>, now: Timestamp);
-    fn shut_down(&self);
+    fn refuse(&self, why: Refused);
     fn is_over(&self) -> bool;
     fn entry(&self) -> &AtomicU64;
     fn command(&self) -> &CommandKey;
@@ -24,8 +24,8 @@ impl Job for Work {
         self.0.run(seat, now);
     }
 
-    fn shut_down(&self) {
-        self.0.shut_down();
+    fn refuse(&self, why: Refused) {
+        self.0.refuse(why);
     }
 
     fn is_over(&self) -> bool {

@@ -1,11 +1,11 @@
 //! One worker: its record, and the life of its thread.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{Idle, Job, Room, Seat, Shared, State};
 use crate::clock::Timestamp;
 use crate::sync::{Builder, MutexGuard, current, is_finished, park};
+use crate::unwind::contained;
 
 /// What is known of a worker; all of it under the workers' lock.
 pub(super) struct Worker<J> {
@@ -41,7 +41,7 @@ impl<J: Job> Shared<J> {
                 while let Some((job, now)) = shared.next(number) {
                     let seat = Seat { shared: shared.clone(), number };
                     // A job contains its own panics; a worker outlives them in any case.
-                    let _ = catch_unwind(AssertUnwindSafe(|| job.run(seat, now)));
+                    let _ = contained(|| job.run(seat, now));
                 }
             }
         })?;

@@ -16,12 +16,13 @@ use crate::context;
 use crate::error::{CommandError, RejectionKind};
 use crate::execution::delay::Delay;
 use crate::execution::judge::{self, Classify, Ended, Left};
-use crate::execution::{Attempt, Ending, close, contained, succeeded};
+use crate::execution::{Attempt, Ending, close, succeeded};
 use crate::fallback::AsyncFallback;
 use crate::outcome::{Mode, Outcome};
 use crate::sync::Home;
 use crate::sync::global::Arc;
 use crate::timer::{Target, Token};
+use crate::unwind::{contained, drop_quietly};
 
 pin_project! {
     /// An async call in its caller's task: await it.
@@ -95,7 +96,9 @@ where
                         Attempt::refused(refusal)
                     } else if !entry.delay.is_zero() {
                         this.flight.take_off(&entry, Held::new(core, &entry));
-                        let delay = Delay::new(core.runtime.clone(), entry.delay);
+                        // No longer than the attempt has.
+                        let delay = entry.delay.min(entry.cut_at().since(entry.arrival));
+                        let delay = Delay::new(core.runtime.clone(), delay);
                         this.stage.set(InPlace::Delayed { delay });
                         continue;
                     } else {
@@ -107,7 +110,7 @@ where
                         let mut ended = Ended::not_yet();
                         let ran = contained(|| {
                             let first = || begun(this.stage.as_mut(), make()).poll(cx);
-                            let polled = context::enter_until(&core.key, entry.deadline, &core.clock, first);
+                            let polled = context::enter_until(&core.key, cut_at, &core.clock, first);
                             if let Poll::Ready(result) = polled {
                                 ended.with(core, cut_at, this.judge, result);
                             }
@@ -198,10 +201,16 @@ impl<'c> Flight<'c> {
     {
         let core = self.core;
         let ticket = self.ticket.as_ref().expect("a body begins under its ticket");
-        ticket.begin(core.clock.now());
+        let now = core.clock.now();
+        let cut_at = ticket.cut_at();
         let make = make.take().expect("a body begins once");
-        let deadline = ticket.deadline;
-        contained(|| context::enter_until(&core.key, deadline, &core.clock, make))
+        if now >= cut_at {
+            // It was held up for longer than it had.
+            drop_quietly(make);
+            return Err(Left::nothing(now));
+        }
+        ticket.begin(now);
+        contained(|| context::enter_until(&core.key, cut_at, &core.clock, make))
             .map_err(|panic| Left::panic(core.clock.now(), panic))
     }
 
@@ -216,9 +225,9 @@ impl<'c> Flight<'c> {
     {
         let core = self.core;
         let ticket = self.ticket.as_ref().expect("a body runs under its ticket");
-        let (cut_at, deadline) = (ticket.cut_at(), ticket.deadline);
+        let cut_at = ticket.cut_at();
         let polled =
-            contained(|| match context::enter_until(&core.key, deadline, &core.clock, || body.poll(cx)) {
+            contained(|| match context::enter_until(&core.key, cut_at, &core.clock, || body.poll(cx)) {
                 Poll::Pending => None,
                 Poll::Ready(result) => Some(judge::left(core, cut_at, judge, result)),
             });
@@ -236,6 +245,8 @@ impl<'c> Flight<'c> {
             Ok(false) if self.ticket.as_ref().is_some_and(|ticket| ticket.mode == Mode::Enforce) => {
                 Poll::Ready(Over::Cut)
             }
+            // Shadow: nothing is cut, and a timer that has ended says nothing of the deadline.
+            Ok(false) if self.core.runtime.timer.has_ended() => Poll::Pending,
             Ok(false) => {
                 self.would_have_been_cut();
                 Poll::Pending
@@ -303,7 +314,8 @@ impl Flight<'_> {
         drop(self.held.take());
         let mut ticket = self.ticket.take().expect("a body runs under its ticket");
         let (home, now) = (Home::current(), self.core.clock.now());
-        if now >= ticket.deadline {
+        // What the timer has called is over, whatever this thread's clock says; only its end calls everything.
+        if now >= ticket.deadline || !self.core.runtime.timer.has_ended() {
             let facts = ticket.settle_alone(home, Outcome::Timeout, ticket.deadline);
             return Attempt::failed(facts, ticket.timed_out());
         }
@@ -348,7 +360,7 @@ impl Drop for Flight<'_> {
                 let facts = ticket.settle_alone(home, Outcome::Timeout, ticket.deadline);
                 close(self.core, home, &facts, Some(&ticket.timed_out()), Ending::CANCELLED);
             } else {
-                if !in_time && ticket.mode == Mode::Shadow {
+                if !in_time && ticket.mode == Mode::Shadow && now >= ticket.deadline {
                     ticket.would_have_timed_out(home, ticket.deadline);
                 }
                 let facts = ticket.settle_alone(home, Outcome::Cancelled, now);

@@ -14,19 +14,19 @@ mod on_pool;
 pub use self::in_place::InPlaceCall;
 pub use self::on_pool::PoolCall;
 
-use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::{
     Attempt, Ending, Failed, FallbackPermit, FallbackResult, Next, Tell, after_fallback, close, conclude,
-    contained, open_fallback, without_fallback,
+    open_fallback, without_fallback,
 };
 use crate::admission::{Core, Facts};
 use crate::error::{CommandError, Rejection, RejectionKind};
 use crate::fallback::AsyncFallback;
 use crate::sync::Home;
+use crate::unwind::{Panic, contained};
 
 /// A fallback under way.
 struct Falling<'c> {
@@ -101,10 +101,7 @@ impl Falling<'_> {
 }
 
 /// Polls user code with its panics contained.
-fn poll_contained<F: Future>(
-    future: Pin<&mut F>,
-    cx: &mut Context<'_>,
-) -> Poll<Result<F::Output, Box<dyn Any + Send>>> {
+fn poll_contained<F: Future>(future: Pin<&mut F>, cx: &mut Context<'_>) -> Poll<Result<F::Output, Panic>> {
     match contained(|| future.poll(cx)) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),

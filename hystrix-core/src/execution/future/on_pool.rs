@@ -11,10 +11,11 @@ use crate::admission::Core;
 use crate::error::CommandError;
 use crate::execution::job::{self, Body, Job, Submitted, Wait};
 use crate::execution::judge::Classify;
-use crate::execution::{Ending, close, close_unread, contained};
+use crate::execution::{Ending, close, close_unread};
 use crate::fallback::AsyncFallback;
 use crate::sync::Home;
 use crate::sync::global::Arc;
+use crate::unwind::contained;
 
 pin_project! {
     /// A call on a pool whose caller waits in a task: await it.

@@ -97,6 +97,14 @@ impl ThreadPool {
         let queue = self.max_queue_size.unwrap_or(0);
         let threshold = self.queue_size_rejection_threshold.unwrap_or(queue);
         let keep_alive = self.keep_alive.unwrap_or(Duration::from_secs(60));
+        if self.name.as_ref().is_some_and(|name| name.contains('\0')) {
+            let name = self.name.clone().unwrap_or_default();
+            return Err(ConfigError::new(
+                "thread_pool",
+                name.escape_default(),
+                "a name without NUL, for threads are called by it",
+            ));
+        }
         if core == 0 || core > Self::MAX_WORKERS {
             return Err(ConfigError::new("core_size", core, format!("1 to {}", Self::MAX_WORKERS)));
         }

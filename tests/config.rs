@@ -230,7 +230,7 @@ fn bc_116_windows_that_do_not_divide_are_refused_by_name() {
 }
 
 #[test]
-fn bc_119_limits_of_nothing_are_refused_by_name() {
+fn bc_119_bh18_limits_of_nothing_are_refused_by_name() {
     let lab = Lab::new();
     let semaphore = lab.command("s").semaphore(0).build().unwrap_err();
     let fallback = lab.command("f").fallback_semaphore(0).build().unwrap_err();

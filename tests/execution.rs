@@ -3,9 +3,11 @@
 mod support;
 
 use std::cell::Cell;
-use std::future::IntoFuture;
+use std::future::{Future, IntoFuture, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::Poll;
 use std::thread;
 
 use futures::executor::block_on;
@@ -49,7 +51,7 @@ fn hc_001_a_pool_command_gives_its_value() {
     let lab = Lab::new();
     let command = lab.on_pool("value", 1, 0).build().unwrap();
     assert_eq!(command.run(|| Ok::<_, String>(7)).execute(), Ok(7));
-    assert_eq!(counts(&command), "ok=1");
+    assert_eq!((counts(&command).as_str(), command.metrics().body.count()), ("ok=1", 1));
     assert_at_rest(&command);
 }
 
@@ -90,6 +92,7 @@ fn hc_006_hc_007_hc_010_fb_04_fallbacks_answer_or_fail_with_their_own_error() {
     let command = lab.command("fails").build().unwrap();
     let failing = || Err::<u32, _>("E1".to_owned());
     assert_eq!(command.run(failing).fallback(|_| Ok(2)).execute(), Ok(2));
+    // HC-007: not one error with both causes, but the fallback's own; it was told the other.
     let failed = command.run(failing).fallback(|error| {
         assert_eq!(error, CommandError::Inner("E1".to_owned()));
         Err("E2".to_owned())
@@ -156,6 +159,7 @@ fn hc_015_hc_016_no_circuit_and_no_context_are_fine() {
     }
     assert_eq!(here.run(|| Ok::<_, ()>(context::get::<u8>())).execute(), Ok(None));
     assert_eq!(pool.run(|| Ok::<_, ()>(context::get::<u8>())).execute(), Ok(None));
+    assert_eq!(pool.run(|| Ok::<_, ()>(context::get::<u8>())).queue().wait(), Ok(None));
 }
 
 #[test]
@@ -182,6 +186,15 @@ fn hc_018_the_timeout_does_not_apply_to_the_fallback() {
     assert_eq!(call.execute(), Ok(4));
     assert_eq!(counts(&command), "failure=1 fallback_ok=1");
     assert_eq!(lab.events.last_call().total_time(), ms(1500));
+    let here = lab.command("slow_task").timeout("100ms").build().unwrap();
+    let ready = Cell::new(false);
+    let waits = || poll_fn(|_| if ready.get() { Poll::Ready(Ok(5)) } else { Poll::Pending });
+    let mut call = pin!(here.call(|| async { Err::<u32, _>(()) }).fallback(|_| waits()).into_future());
+    assert!(call.as_mut().poll(&mut noop()).is_pending());
+    lab.clock.advance(ms(1500));
+    assert!(call.as_mut().poll(&mut noop()).is_pending());
+    ready.set(true);
+    assert_eq!(call.as_mut().poll(&mut noop()), Poll::Ready(Ok(5)));
 }
 
 #[test]
@@ -191,6 +204,9 @@ fn hc_019_hc_020_fb_10_a_fallback_that_is_switched_off_is_skipped() {
     let call = command.run(|| Err::<u32, _>("E1")).fallback(|_| unreachable!("switched off"));
     assert_eq!(call.execute(), Err(CommandError::Inner("E1")));
     assert_eq!(counts(&command), "failure=1 fallback_skipped=1");
+    // HC-020: both words are in the event; Hystrix knows that it was disabled, and we that it was skipped.
+    let event = lab.events.last_call();
+    assert_eq!((event.outcome, event.fallback), (Outcome::Failure, Some(FallbackOutcome::Skipped)));
 }
 
 #[test]
@@ -276,11 +292,24 @@ fn hc_032_hc_034_a_body_knows_its_command_and_nobody_else_does() {
 #[test]
 fn hc_035_async_commands_under_way_leave_the_thread_without_a_command() {
     let lab = Lab::new();
-    let command = lab.command("waiting").build().unwrap();
-    let mut call = std::pin::pin!(command.call(std::future::pending::<Result<(), ()>>).into_future());
-    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    assert!(call.as_mut().poll(&mut cx).is_pending());
-    assert_eq!(current_command(), None);
+    let lab = &lab;
+    let under_way = |key: &'static str| async move {
+        let command = lab.command(key).build().unwrap();
+        let body = move || {
+            poll_fn(move |_| -> Poll<Result<(), ()>> {
+                assert_eq!(current_command().unwrap().name(), key, "each sees its own at every poll");
+                Poll::Pending
+            })
+        };
+        command.call(body).await
+    };
+    let (mut one, mut two) = (pin!(under_way("one")), pin!(under_way("two")));
+    for _ in 0..2 {
+        assert!(one.as_mut().poll(&mut noop()).is_pending());
+        assert_eq!(current_command(), None);
+        assert!(two.as_mut().poll(&mut noop()).is_pending());
+        assert_eq!(current_command(), None);
+    }
     assert!(!cancellation().is_cancelled());
 }
 
@@ -289,6 +318,7 @@ fn hc_036_a_fallback_runs_on_the_waiting_caller() {
     let lab = Lab::new();
     let pool = lab.on_pool("fallback_thread", 1, 0).timeout("50ms").build().unwrap();
     let me = thread::current().id();
+    // HC-036: Hystrix stays on the thread that failed.
     let failed = pool.run(|| Err(())).fallback(|_| Ok(thread::current().id())).execute();
     let panicked =
         pool.run(|| panic!("boom")).fallback(|_: CommandError<()>| Ok(thread::current().id())).execute();
@@ -308,6 +338,9 @@ fn hc_036_a_fallback_runs_on_the_waiting_caller() {
     clock.advance(ms(50));
     assert!(joined(timed_out));
     assert_eq!((failed, panicked, rejected), (Ok(me), Ok(me), Ok(me)));
+    pool.force_open();
+    let short_circuited = pool.run(|| Err(())).fallback(|_| Ok(thread::current().id())).execute();
+    assert_eq!(short_circuited, Ok(me));
     gate.open();
     assert_at_rest(&pool);
 }

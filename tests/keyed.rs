@@ -15,8 +15,8 @@ use std::time::Duration;
 use futures::executor::block_on;
 use hystrix_core::call::KeyedKind;
 use hystrix_core::{
-    CircuitState, Command, CommandConfig, CommandError, Keyed, Limit, Origin, PoolCommand, Registry,
-    RejectionKind, Select,
+    CircuitState, Command, CommandConfig, CommandError, Keyed, Limit, Mode, Origin, PoolCommand, Registry,
+    RejectionKind, Select, ThreadPool,
 };
 
 use support::*;
@@ -529,4 +529,26 @@ fn callers_and_evictions_at_once_lose_no_call() {
     lab.clock.advance(ms(1));
     family.evict_idle();
     assert_eq!((family.len(), names(&lab).iter().filter(|name| *name != "busy:other").count()), (0, 0));
+}
+
+#[test]
+fn what_a_family_defines_differently_is_found_once_for_all_its_keys() {
+    let lab = Lab::new();
+    let on = |key, workers| lab.command(key).thread_pool(ThreadPool::named("p").core_size(workers));
+    on("first", 2).build().unwrap();
+    let family = on("tenant", 3).build_keyed().unwrap();
+    (0..100).for_each(|key| drop(family.get(&key)));
+    assert_eq!((family.len(), lab.registry.audit().len()), (100, 1));
+}
+
+#[test]
+fn live_layers_reach_a_shared_command_that_is_not_listed() {
+    let lab = Lab::new();
+    let elsewhere = Command::builder("quota:other").group("lab").thread_pool("p").registry(&lab.registry);
+    elsewhere.build().unwrap();
+    let quota = quota(&lab, 1);
+    ok(&quota.get("a")).unwrap();
+    let other = quota.get("b");
+    lab.registry.apply(Select::all(), CommandConfig::new().mode(Mode::Off)).unwrap();
+    assert_eq!((other.key().name(), other.mode()), ("quota:other", Mode::Off));
 }

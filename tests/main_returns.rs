@@ -1,4 +1,4 @@
-//! BC-129: a program ends when its `main` returns, or when it says so, whatever threads of ours are idle or busy.
+//! BC-129, HC-082: a program ends when its `main` returns, or when it says so, whatever threads of ours are idle or busy.
 //!
 //! A test without the harness, which would have its own end: it starts itself twice, and looks at how that ends.
 

@@ -4,6 +4,8 @@ mod support;
 
 use std::future::{Future, IntoFuture, pending};
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -107,6 +109,26 @@ fn hc_146_bc_115_what_a_fallback_does_changes_no_health() {
 }
 
 #[test]
+fn hc_146_fallbacks_that_run_or_are_refused_change_no_health() {
+    let lab = Lab::new();
+    let command = lab.command("running").fallback_semaphore(5).circuit_breaker(None).build().unwrap();
+    let gate = Gate::new();
+    let fails = || {
+        let (command, gate) = (command.clone(), gate.clone());
+        move || command.run(|| Err::<(), _>(())).fallback(|_| Ok(gate.pass())).execute()
+    };
+    let running: Vec<_> = (0..5).map(|_| aside(fails())).collect();
+    gate.until_came(5);
+    (0..2).for_each(|_| assert_eq!(fails()(), Err(CommandError::Inner(()))));
+    let health = || (command.metrics().request_count(), command.metrics().error_count());
+    assert_eq!((health(), command.metrics().fallbacks_in_flight), ((7, 7), 5));
+    gate.open();
+    assert!(running.into_iter().all(|call| joined(call) == Ok(())));
+    assert_eq!(health(), (7, 7));
+    assert_eq!(counts(&command), "failure=7 fallback_ok=5 fallback_rejected=2");
+}
+
+#[test]
 fn hc_149_hc_160_in_flight_and_its_rolling_maximum() {
     let lab = Lab::new();
     let command = lab.command("flight").timeout(None).semaphore(20).build().unwrap();
@@ -194,10 +216,24 @@ fn hc_156_hc_161_a_pool_counts_what_it_ran_and_what_it_refused() {
     let _ = one.run(|| Ok::<_, ()>(())).execute();
     let _ = one.run(|| Err::<(), _>(())).execute();
     let _ = one.run(|| Err::<(), _>(())).ignore(|()| true).execute();
+    let clock = lab.clock.clone();
+    let late = one.run(move || Ok::<_, ()>(clock.advance(ms(1000)))).execute();
+    assert_eq!(kind(&late), Some(RejectionKind::TimedOut));
+    until("free", || one.pool().active == 0);
     let _ = sem.run(|| Ok::<_, ()>(())).execute();
     one.force_open();
     let _ = one.run(|| Ok::<_, ()>(())).execute();
-    assert_eq!((one.pool().completed, one.pool().rejected), (3, 0));
+    one.clear_forced();
+    assert_eq!((one.pool().completed, one.pool().rejected), (4, 0));
+    let gate = Gate::new();
+    let held = one.run(at_gate(&gate)).queue();
+    gate.until_came(1);
+    let seen = sem.run(|| Ok::<_, ()>((one.pool().active, other.pool().active))).execute();
+    assert_eq!(seen, Ok((1, 0)), "what runs in place is on no pool, and each pool has its own");
+    assert!(one.run(|| Ok::<_, ()>(())).execute().is_err());
+    assert_eq!((one.pool().submitted, one.pool().rejected), (5, 1));
+    gate.open();
+    assert_eq!(held.wait(), Ok(1));
     assert_eq!((other.pool().completed, other.pool().submitted), (0, 0));
     assert_eq!(lab.registry.pools().len(), 2, "none for the semaphore");
 }
@@ -288,20 +324,85 @@ fn hc_162_every_call_has_exactly_one_event_with_all_there_is_to_know() {
 }
 
 #[test]
+fn hc_162_hc_180_every_ending_in_place_is_one_event_with_a_start_if_the_body_began() {
+    let lab = Lab::new();
+    let command = lab.command("here").semaphore(1).timeout("10ms").circuit_breaker(None).build().unwrap();
+    let told = |outcome, began| {
+        let calls = lab.events.calls();
+        let [call] = &calls[..] else { panic!("{calls:?}") };
+        assert_eq!((call.outcome, call.start.is_some()), (outcome, began));
+        lab.events.forget();
+    };
+    let bad = || Err::<(), ()>(());
+    drop(command.run(bad).execute());
+    told(Outcome::Failure, true);
+    drop(command.run(|| -> Result<(), ()> { panic!("boom") }).execute());
+    told(Outcome::Failure, true);
+    drop(command.run(bad).ignore(|()| true).execute());
+    told(Outcome::BadRequest, true);
+    drop(command.run(|| Ok::<_, ()>(lab.clock.advance(ms(10)))).fallback(|_| Ok(())).execute());
+    until("told", || !lab.events.calls().is_empty());
+    told(Outcome::Timeout, true);
+    let full = command.run(|| {
+        assert!(command.run(bad).fallback(|_| Err(())).execute().is_err());
+        Ok::<_, ()>(told(Outcome::SemaphoreRejected, false))
+    });
+    assert_eq!(full.execute(), Ok(()));
+    told(Outcome::Success, true);
+    assert!(pin!(command.call(pending::<Result<(), ()>>).into_future()).poll(&mut noop()).is_pending());
+    told(Outcome::Cancelled, true);
+    command.force_open();
+    drop(command.run(bad).execute());
+    told(Outcome::ShortCircuited, false);
+}
+
+#[test]
+fn hc_162_what_ends_in_a_queue_or_before_it_has_no_start() {
+    let lab = Lab::new();
+    let command = lab.on_pool("queue", 1, 1).timeout("10ms").build().unwrap();
+    let gate = Gate::new();
+    let run = || command.run(at_gate(&gate));
+    let begun = run().queue();
+    gate.until_came(1);
+    drop(run().queue());
+    let waits = run().queue();
+    assert!(run().execute().is_err());
+    lab.clock.advance(ms(10));
+    assert!(begun.wait().is_err() && waits.wait().is_err());
+    until("told", || lab.events.calls().len() >= 4);
+    gate.open();
+    assert_at_rest(&command);
+    let mut told: Vec<_> =
+        lab.events.calls().iter().map(|call| (call.outcome.as_str(), call.start.is_some())).collect();
+    told[2..].sort_by_key(|(_, began)| *began);
+    let [timeout, cancelled] = [Outcome::Timeout.as_str(), Outcome::Cancelled.as_str()];
+    let refused = (Outcome::ThreadPoolRejected.as_str(), false);
+    assert_eq!(told, [(cancelled, false), refused, (timeout, false), (timeout, true)]);
+    until("free", || command.pool().active == 0);
+    assert_eq!(
+        (command.pool().completed, command.pool().rejected),
+        (1, 1),
+        "what the queue gave up is no run"
+    );
+}
+
+#[test]
 fn bc_082_a_panicking_listener_is_switched_off_and_the_others_hear_on() {
-    struct Panics;
+    struct Panics(Arc<AtomicUsize>);
     impl EventSink for Panics {
         fn call(&self, _event: &hystrix_core::CallEvent) {
-            panic!("a listener panics");
+            panic!("a listener panics for the {}th time", self.0.fetch_add(1, SeqCst));
         }
 
         fn circuit_changed(&self, _event: &hystrix_core::CircuitEvent) {
-            panic!("a listener panics");
+            panic!("a listener panics for the {}th time", self.0.fetch_add(1, SeqCst));
         }
     }
+    let panics = Arc::new(AtomicUsize::new(0));
     let clock = ManualClock::new();
     let events = Events::default();
-    let registry = Registry::builder().clock(clock.clone()).sink(Panics).sink(events.clone()).build();
+    let registry =
+        Registry::builder().clock(clock.clone()).sink(Panics(panics.clone())).sink(events.clone()).build();
     let command =
         Command::builder("listened").registry(&registry).circuit_breaker(touchy(1)).build().unwrap();
     let bad = || command.run(|| Err::<(), _>(())).execute();
@@ -313,7 +414,7 @@ fn bc_082_a_panicking_listener_is_switched_off_and_the_others_hear_on() {
     });
     clock.advance(ms(200));
     assert_eq!(command.run(|| Ok::<_, ()>(())).execute(), Ok(()));
-    assert_eq!((events.calls().len(), events.circuits().len()), (102, 3));
+    assert_eq!((events.calls().len(), events.circuits().len(), panics.load(SeqCst)), (102, 3, 1));
     assert_eq!(command.metrics().cumulative.attempts(), 102);
 }
 

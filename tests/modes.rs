@@ -300,3 +300,77 @@ fn a_forced_ending_is_judged_by_the_circuit() {
     }
     assert_eq!(command.circuit_state(), CircuitState::Open);
 }
+
+#[test]
+fn an_attempt_has_no_longer_than_its_timeout_whatever_latency_is_forced() {
+    let lab = Lab::new();
+    let here = lab.command("here").timeout("1s").build().unwrap();
+    let pool = lab.on_pool("pool", 1, 0).timeout("1s").build().unwrap();
+    here.force(Force::Latency(ms(60_000)));
+    pool.force(Force::Latency(ms(60_000)));
+    let body = || -> Result<(), ()> { panic!("the body must not run") };
+    let mut call = Box::pin(here.call(|| async move { body() }).into_future());
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(call.as_mut().poll(&mut cx).is_pending());
+    let queued = pool.run(body).queue();
+    until("delayed", || lab.registry.armed() == 3);
+    lab.clock.advance(ms(1000));
+    assert!(matches!(call.as_mut().poll(&mut cx), Poll::Ready(Err(error)) if error.is_timeout()));
+    assert_eq!(kind(&queued.wait()), Some(RejectionKind::TimedOut));
+    lab.clock.advance(ms(60_000));
+    until("free", || pool.pool().active == 0);
+    assert_eq!(
+        (counts(&here).as_str(), counts(&pool).as_str()),
+        ("timeout=1 fallback_missing=1", "timeout=1 fallback_missing=1",)
+    );
+}
+
+#[test]
+fn shadow_tells_no_body_to_stop() {
+    let lab = Lab::new();
+    let here = lab.command("here").timeout("1s").mode(Mode::Shadow).build().unwrap();
+    let pool = lab.on_pool("pool", 1, 0).timeout("1s").mode(Mode::Shadow).build().unwrap();
+    let clock = lab.clock.clone();
+    let told = move || {
+        clock.advance(ms(2000));
+        Ok::<_, ()>(hystrix_core::cancellation().is_cancelled())
+    };
+    let later = told.clone();
+    assert_eq!(here.run(told.clone()).execute(), Ok(false));
+    assert_eq!(block_on(here.call(|| async move { later() }).into_future()), Ok(false));
+    assert_eq!(pool.run(told).execute(), Ok(false));
+}
+
+#[test]
+fn a_timer_that_ends_calls_no_shadows_deadline() {
+    let lab = Lab::new();
+    let command = lab.command("watched").timeout("1h").mode(Mode::Shadow).build().unwrap();
+    let mut call = Box::pin(command.call(std::future::pending::<Result<(), ()>>).into_future());
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(call.as_mut().poll(&mut cx).is_pending());
+    lab.registry.shutdown(ms(1));
+    assert!(call.as_mut().poll(&mut cx).is_pending());
+    drop(call);
+    let counted = command.metrics().cumulative;
+    assert_eq!((counted.would_have_timed_out, counted.cancelled), (0, 1));
+}
+
+#[test]
+fn a_forced_ending_outlasts_layers_that_come_and_go() {
+    let lab = Lab::new();
+    let command = lab.command("held").circuit_breaker(None).build().unwrap();
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(std::sync::atomic::Ordering::SeqCst) {
+                lab.registry.apply(Select::all(), CommandConfig::new().fallback_enabled(true)).unwrap();
+            }
+        });
+        for _ in 0..20_000 {
+            command.force(Force::Rejected);
+            assert!(command.run(|| Ok::<_, ()>(1)).execute().is_err());
+            command.force(None);
+        }
+        ended.store(true, std::sync::atomic::Ordering::SeqCst);
+    });
+}

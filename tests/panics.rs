@@ -59,6 +59,7 @@ fn bc_083_a_panicking_fallback_has_failed_and_gives_its_permit_back() {
     for _ in 0..10 {
         let result = command.run(|| Nothing::Err("E1")).fallback(|_| panic!("in the fallback")).execute();
         let Err(CommandError::Rejected(rejection)) = result else { panic!("{result:?}") };
+        // BC-083: not one error with both causes, but the fallback's own; the event has the other.
         assert_eq!(rejection.message(), Some("in the fallback"));
         assert_eq!(rejection.fallback(), Some(FallbackOutcome::Failure));
         let asynchronous =

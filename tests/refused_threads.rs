@@ -96,3 +96,11 @@ fn bc_075_a_timeout_without_a_timer_is_refused_before_the_body_runs() {
     assert_eq!(kind(&block_on(waits())), Some(RejectionKind::TimedOut));
     assert_at_rest(&command);
 }
+
+#[test]
+fn a_name_no_thread_can_have_is_refused_at_once() {
+    let lab = Lab::new();
+    let error = lab.command("k").thread_pool("a\0b").build().unwrap_err().to_string();
+    assert!(error.starts_with("lab/k: thread_pool = ") && error.contains("NUL"), "{error}");
+    assert!(lab.registry.pools().is_empty());
+}

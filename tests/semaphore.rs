@@ -9,7 +9,7 @@ use std::sync::{Arc, Barrier};
 
 use futures::executor::block_on;
 use hystrix_core::{
-    Command, CommandConfig, CommandError, Registry, RejectionKind, Select, ThreadPool, context,
+    Command, CommandConfig, CommandError, Outcome, Registry, RejectionKind, Select, ThreadPool, context,
 };
 
 use support::*;
@@ -29,7 +29,7 @@ fn hold(command: &Command, gate: &Gate, count: usize) -> Vec<std::thread::JoinHa
 // ===== semaphores =====
 
 #[test]
-fn hc_090_hc_091_bh01_bh02_the_next_one_is_refused_at_once_with_the_numbers() {
+fn hc_090_hc_091_bh01_the_next_one_is_refused_at_once_with_the_numbers() {
     let lab = Lab::new();
     let command = lab.command("sem").semaphore(3).build().unwrap();
     let gate = Gate::new();
@@ -52,6 +52,37 @@ fn hc_090_hc_091_bh01_bh02_the_next_one_is_refused_at_once_with_the_numbers() {
 }
 
 #[test]
+fn bh02_whichever_call_ends_one_more_has_room() {
+    let lab = Lab::new();
+    let command = lab.command("sem").semaphore(3).circuit_breaker(None).build().unwrap();
+    let running = || {
+        let mut call = Box::pin(command.call(pending::<Result<(), ()>>).into_future());
+        call.as_mut().poll(&mut noop()).is_pending().then_some(call)
+    };
+    let mut calls: Vec<_> = (0..3).map(|_| running().unwrap()).collect();
+    for any in [1, 0, 2, 2, 1] {
+        assert!(running().is_none());
+        drop(calls.swap_remove(any));
+        calls.push(running().expect("one has left"));
+    }
+    assert!(running().is_none());
+}
+
+#[test]
+fn bh14_what_was_refused_is_told_before_what_it_was_refused_for() {
+    let lab = Lab::new();
+    let command = lab.command("told").semaphore(2).build().unwrap();
+    let gate = Gate::new();
+    let held = hold(&command, &gate, 2);
+    assert!(command.run(|| Ok::<_, ()>(())).execute().is_err());
+    gate.open();
+    assert!(held.into_iter().all(joined));
+    // A permit by itself is no event: a call is told once, when it is over.
+    let told: Vec<_> = lab.events.calls().iter().map(|call| call.outcome).collect();
+    assert_eq!(told, [Outcome::SemaphoreRejected, Outcome::Success, Outcome::Success]);
+}
+
+#[test]
 fn hc_092_bh03_a_semaphore_is_shared_by_the_handles_of_a_command_and_by_no_other() {
     let lab = Lab::new();
     let [shared, again] = [(); 2].map(|()| lab.command("shared").semaphore(3).build().unwrap());
@@ -68,12 +99,22 @@ fn hc_092_bh03_a_semaphore_is_shared_by_the_handles_of_a_command_and_by_no_other
 }
 
 #[test]
-fn hc_093_bh20_dub_14_ten_come_at_once_for_one_permit_and_one_has_it() {
+fn hc_093_dub_14_ten_come_at_once_for_one_permit_and_one_has_it() {
+    assert_eq!(had(10, 1), 100, "exactly one in each round");
+}
+
+#[test]
+fn bh20_twenty_come_at_once_for_ten_permits_and_ten_have_them() {
+    assert_eq!(had(20, 10), 1000, "exactly ten in each round");
+}
+
+/// How many permits so many callers had in a hundred rounds, in each of which they come at once.
+fn had(callers: usize, permits: usize) -> usize {
     let lab = Lab::new();
-    let command = lab.command("one").semaphore(1).circuit_breaker(None).build().unwrap();
-    let barrier = Arc::new(Barrier::new(10));
+    let command = lab.command("contended").semaphore(permits).circuit_breaker(None).build().unwrap();
+    let barrier = Arc::new(Barrier::new(callers));
     let tried = Arc::new(AtomicUsize::new(0));
-    let callers: Vec<_> = (0..10)
+    let calling: Vec<_> = (0..callers)
         .map(|_| {
             let (command, barrier, tried) = (command.clone(), barrier.clone(), tried.clone());
             aside(move || {
@@ -81,9 +122,9 @@ fn hc_093_bh20_dub_14_ten_come_at_once_for_one_permit_and_one_has_it() {
                 for round in 1..=100 {
                     barrier.wait();
                     let body = || {
-                        // Held until all ten have had their try.
+                        // Held until all have had their try.
                         tried.fetch_add(1, SeqCst);
-                        until("all have tried", || tried.load(SeqCst) >= round * 10);
+                        until("all have tried", || tried.load(SeqCst) >= round * callers);
                         Ok::<_, ()>(())
                     };
                     match command.run(body).execute() {
@@ -96,9 +137,9 @@ fn hc_093_bh20_dub_14_ten_come_at_once_for_one_permit_and_one_has_it() {
             })
         })
         .collect();
-    let had: usize = callers.into_iter().map(joined).sum();
-    assert_eq!(had, 100, "exactly one in each round");
+    let had = calling.into_iter().map(joined).sum();
     assert_at_rest(&command);
+    had
 }
 
 #[test]
@@ -217,7 +258,7 @@ fn hc_099_hc_180_hc_181_bc_048_a_dropped_call_gives_its_permits_back() {
 }
 
 #[test]
-fn hc_100_bh22_bc_053_a_panic_gives_the_permit_back() {
+fn hc_100_ht_18_bh22_bc_053_a_panic_gives_the_permit_back() {
     let lab = Lab::new();
     let command = lab.command("panics").semaphore(1).circuit_breaker(None).build().unwrap();
     for _ in 0..20 {

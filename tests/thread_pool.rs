@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use hystrix_core::{
-    CommandError, FallbackOutcome, PoolCommand, PoolEventKind, RejectionKind, ThreadPool, context,
+    CommandError, FallbackOutcome, Outcome, PoolCommand, PoolEventKind, RejectionKind, ThreadPool,
+    cancellation, context,
 };
 
 use support::*;
@@ -20,7 +21,7 @@ use support::*;
 // ===== pools =====
 
 #[test]
-fn hc_070_hc_071_hc_072_bh04_dub_10_a_full_pool_refuses() {
+fn hc_070_hc_071_hc_072_bh04_fb_07_dub_10_a_full_pool_refuses() {
     let lab = Lab::new();
     let command = lab.on_pool("full", 1, 1).build().unwrap();
     let gate = Gate::new();
@@ -32,10 +33,20 @@ fn hc_070_hc_071_hc_072_bh04_dub_10_a_full_pool_refuses() {
         (rejection.kind(), rejection.limit(), rejection.in_use()),
         (RejectionKind::PoolFull, Some(2), Some(2))
     );
-    assert_eq!(command.run(|| Ok::<u32, String>(0)).fallback(|_| Ok(7)).execute(), Ok(7));
+    assert_eq!(rejection.fallback(), Some(FallbackOutcome::Missing));
+    let good = command.run(|| Ok::<u32, String>(0)).fallback(|error| {
+        assert_eq!(kind(&Err::<(), _>(error)), Some(RejectionKind::PoolFull));
+        Ok(7)
+    });
+    assert_eq!(good.execute(), Ok(7));
+    // HC-072: not one error with both causes, but the fallback's own.
     let bad = command.run(|| Ok::<u32, String>(0)).fallback(|_| Err("E2".into())).execute();
     assert_eq!(bad, Err(CommandError::Inner("E2".into())));
-    assert_eq!(command.metrics().in_flight, 2);
+    assert_eq!(
+        (command.metrics().in_flight, lab.events.calls().len()),
+        (2, 3),
+        "two are under way, and untold"
+    );
     gate.open();
     assert!(taken.into_iter().all(|call| call.wait() == Ok(1)));
     let counted = "ok=2 pool_rejected=3 fallback_ok=1 fallback_failure=1 fallback_missing=1";
@@ -44,6 +55,24 @@ fn hc_070_hc_071_hc_072_bh04_dub_10_a_full_pool_refuses() {
     assert_eq!(kinds, [PoolEventKind::Exhausted { places: 2 }]);
     assert_eq!(command.run(|| Ok::<_, ()>(1)).execute(), Ok(1));
     assert_eq!(lab.events.pools().len(), 2, "and relieved, once");
+}
+
+#[test]
+fn hc_070_hc_120_a_refused_call_is_answered_as_soon_as_it_is_queued() {
+    let lab = Lab::new();
+    let command = lab.on_pool("at_once", 1, 0).build().unwrap();
+    let gate = Gate::new();
+    let held = command.run(at_gate(&gate)).queue();
+    gate.until_came(1);
+    let full = command.run(|| Ok::<_, ()>(1)).queue();
+    command.force_open();
+    let open = command.run(|| Ok::<_, ()>(1)).queue();
+    assert!(full.is_ready() && open.is_ready(), "nothing has to happen first");
+    let kinds = [kind(&full.wait()), kind(&open.wait())];
+    assert_eq!(kinds, [Some(RejectionKind::PoolFull), Some(RejectionKind::ShortCircuited)]);
+    assert_eq!(counts(&command), "short_circuited=1 pool_rejected=1 fallback_missing=2");
+    gate.open();
+    assert_eq!(held.wait(), Ok(1));
 }
 
 #[test]
@@ -80,7 +109,7 @@ fn hc_073_ht_20_kb_15_the_rejection_threshold_is_a_live_limit_within_the_queue()
 }
 
 #[test]
-fn hc_074_bc_056_bh09_a_cancelled_call_leaves_the_queue() {
+fn hc_074_bc_056_bh09_bh25_a_cancelled_call_leaves_the_queue() {
     let lab = Lab::new();
     let command = lab.on_pool("cancel", 1, 1).build().unwrap();
     let gate = Gate::new();
@@ -125,6 +154,75 @@ fn hc_180_hc_182_bh08_a_caller_that_leaves_a_running_body_abandons_it() {
     until("told", || lab.events.abandoned().len() == 1);
     assert!(command.metrics().body.count() >= 2, "a cancelled body has a latency");
     assert_at_rest(&command);
+}
+
+#[test]
+fn bh05_bh06_when_one_ends_one_from_the_queue_begins_and_one_more_may_wait() {
+    let lab = Lab::new();
+    for (key, workers, queue) in [("three", 3, 10), ("five", 5, 5)] {
+        let command = lab.on_pool(key, workers, queue).build().unwrap();
+        let (first, others) = (Gate::new(), Gate::new());
+        let mut calls = vec![command.run(at_gate(&first)).queue()];
+        first.until_came(1);
+        calls.extend((1..workers + queue).map(|_| command.run(at_gate(&others)).queue()));
+        others.until_came(workers - 1);
+        assert!(command.run(|| Ok::<_, ()>(1)).execute().is_err());
+        first.open();
+        others.until_came(workers);
+        calls.push(command.run(at_gate(&others)).queue());
+        assert!(command.run(|| Ok::<_, ()>(1)).execute().is_err());
+        assert_eq!((others.came(), command.pool().queued), (workers, queue), "exactly one has begun");
+        others.open();
+        assert!(calls.into_iter().all(|call| call.wait() == Ok(1)));
+    }
+}
+
+#[test]
+fn bh07_an_async_body_has_its_worker_until_its_future_ends() {
+    let lab = Lab::new();
+    let command = lab.on_pool("futures", 2, 2).timeout(None).build().unwrap();
+    let made = zero();
+    let body = || {
+        let made = made.clone();
+        move || {
+            made.fetch_add(1, SeqCst);
+            std::future::pending::<Result<(), ()>>()
+        }
+    };
+    let calls: Vec<_> = (0..4).map(|_| command.call(body()).queue()).collect();
+    until("made", || made.load(SeqCst) == 2);
+    assert_eq!(kind(&command.call(body()).execute()), Some(RejectionKind::PoolFull));
+    assert_eq!((command.pool().active, command.pool().queued, made.load(SeqCst)), (2, 2, 2));
+    drop(calls);
+    until("free", || command.pool().in_use == 0);
+}
+
+#[test]
+fn hc_080_hc_183_a_body_that_asks_stops_when_its_caller_leaves() {
+    let lab = Lab::new();
+    let command = lab.on_pool("asks", 1, 0).timeout(None).build().unwrap();
+    let begun = Gate::new();
+    begun.open();
+    let body = || {
+        let begun = begun.clone();
+        move || {
+            begun.pass();
+            Err::<(), _>(until("cancelled", || cancellation().is_cancelled()))
+        }
+    };
+    let queued = command.run(body()).queue();
+    begun.until_came(1);
+    drop(queued);
+    until("free", || command.pool().active == 0);
+    {
+        let mut awaited = pin!(command.run(body()).into_future());
+        assert!(awaited.as_mut().poll(&mut noop()).is_pending());
+        begun.until_came(2);
+    }
+    until("told", || lab.events.abandoned().len() == 2);
+    assert!(lab.events.abandoned().iter().all(|end| end.outcome == Outcome::Cancelled && !end.panicked));
+    assert_at_rest(&command);
+    assert_eq!(counts(&command), "cancelled=2");
 }
 
 #[test]
@@ -176,7 +274,7 @@ fn hc_076_hc_077_bc_119_sizes_that_cannot_be_are_refused_by_name() {
 }
 
 #[test]
-fn hc_079_hc_081_hc_086_hc_088_dub_01_the_report_is_one_consistent_look() {
+fn hc_079_hc_081_hc_086_dub_01_the_report_is_one_consistent_look() {
     let lab = Lab::new();
     let first = lab.on_pool("report", 4, 0).build().unwrap();
     let second = lab.command("second").thread_pool("report").build().unwrap();
@@ -200,9 +298,26 @@ fn hc_079_hc_081_hc_086_hc_088_dub_01_the_report_is_one_consistent_look() {
     gate.open();
     assert!(calls.into_iter().all(|call| call.wait() == Ok(1)));
     until("idle", || lab.registry.pool("report").is_some_and(|report| report.idle == 4));
-    assert_eq!(first.pool().completed, 4);
-    // A pool that only refuses is there as well.
-    assert_eq!(lab.registry.pools().len(), 1);
+    assert_eq!((first.pool().completed, first.pool().in_use), (4, 0), "refusals have taken nothing away");
+}
+
+#[test]
+fn hc_088_a_pool_that_only_refuses_is_seen() {
+    let lab = Lab::new();
+    let [held, refused] =
+        ["held", "refused"].map(|key| lab.command(key).thread_pool("full").timeout(None).build().unwrap());
+    let gate = Gate::new();
+    let calls: Vec<_> = (0..10).map(|_| held.run(at_gate(&gate)).queue()).collect();
+    gate.until_came(10);
+    // A whole window in which nothing begins and nothing ends.
+    lab.clock.advance(Duration::from_secs(11));
+    (0..3).for_each(|_| assert!(refused.run(|| Ok::<_, ()>(())).execute().is_err()));
+    let report = lab.registry.pool("full").unwrap();
+    assert_eq!((report.rejected, report.submitted, report.completed), (3, 10, 0));
+    let rolling = refused.metrics().rolling;
+    assert_eq!((rolling.thread_pool_rejected, rolling.attempts()), (3, 3));
+    gate.open();
+    assert!(calls.into_iter().all(|call| call.wait() == Ok(1)));
 }
 
 #[test]
@@ -304,18 +419,22 @@ fn a_dropped_handle_cancels_its_fallback_too() {
 fn bc_049_bc_050_places_of_those_who_gave_up_are_free_again() {
     let lab = Lab::new();
     let command = lab.on_pool("gave_up", 4, 4).timeout("1s").circuit_breaker(None).build().unwrap();
+    let patient = lab.command("patient").thread_pool("gave_up").timeout(None).build().unwrap();
     for _ in 0..100 {
         let gate = Gate::new();
-        let holders: Vec<_> = (0..4).map(|_| command.run(at_gate(&gate)).queue()).collect();
+        let holders: Vec<_> = (0..4).map(|_| patient.run(at_gate(&gate)).queue()).collect();
         gate.until_came(4);
-        let waiters: Vec<_> = (0..4).map(|_| command.run(|| Ok::<u32, String>(2)).queue()).collect();
-        drop(waiters);
+        let mut waiters: Vec<_> = (0..4).map(|_| command.run(|| Ok::<u32, String>(2)).queue()).collect();
+        waiters.truncate(2);
+        lab.clock.advance(ms(1000));
+        assert!(waiters.into_iter().all(|call| kind(&call.wait()) == Some(RejectionKind::TimedOut)));
+        assert_eq!(command.pool().queued, 0);
         gate.open();
         assert!(holders.into_iter().all(|call| call.wait() == Ok(1)));
         let calls: Vec<_> = (0..4).map(|_| command.run(|| Ok::<u32, String>(3)).queue()).collect();
         assert!(calls.into_iter().all(|call| call.wait() == Ok(3)));
     }
-    assert_eq!(counts(&command), "ok=800 cancelled=400");
+    assert_eq!(counts(&command), "ok=400 timeout=200 cancelled=200 fallback_missing=200");
     let one = lab.on_pool("drain", 1, 10).build().unwrap();
     let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let calls: Vec<_> = (0..10)
@@ -331,6 +450,27 @@ fn bc_049_bc_050_places_of_those_who_gave_up_are_free_again() {
         .collect();
     assert!(calls.into_iter().all(|call| call.wait() == Ok(())));
     assert_eq!((most.load(SeqCst), one.pool().queued), (1, 0));
+}
+
+#[test]
+fn bc_077_of_two_commands_on_a_pool_one_that_hangs_keeps_to_its_share() {
+    let lab = Lab::new();
+    let pool = lab.on_pool("shared", 10, 0).timeout(None).build().unwrap();
+    // The limit stands in front of the pool, as a command of its own.
+    let hung = lab.command("hung").semaphore(6).timeout(None).build().unwrap();
+    let gate = Gate::new();
+    let ask = || hung.call(|| async { pool.run(at_gate(&gate)).await });
+    let mut calls: Vec<_> = (0..6).map(|_| Box::pin(ask().into_future())).collect();
+    assert!(calls.iter_mut().all(|call| call.as_mut().poll(&mut noop()).is_pending()));
+    let seventh = block_on(ask().into_future());
+    assert_eq!(kind(&seventh), Some(RejectionKind::PermitsExhausted), "its own limit, and not the pool");
+    assert_eq!(pool.pool().in_use, 6);
+    let others: Vec<_> = (0..4).map(|_| pool.run(at_gate(&gate)).queue()).collect();
+    gate.until_came(10);
+    assert_eq!((pool.pool().active, pool.pool().rejected), (10, 0));
+    gate.open();
+    assert!(others.into_iter().all(|call| call.wait() == Ok(1)));
+    assert!(calls.into_iter().all(|call| block_on(call) == Ok(1)));
 }
 
 #[test]
@@ -423,7 +563,7 @@ fn bc_079_every_kind_of_command_can_be_called_on_a_worker() {
 }
 
 #[test]
-fn bc_077_an_async_caller_of_a_pool_is_answered_in_its_task() {
+fn to_06_an_async_caller_is_answered_at_the_timeout_while_the_body_still_runs() {
     let lab = Lab::new();
     let command = lab.on_pool("task", 1, 0).timeout("100ms").build().unwrap();
     let gate = Gate::new();
@@ -432,6 +572,23 @@ fn bc_077_an_async_caller_of_a_pool_is_answered_in_its_task() {
     gate.until_came(1);
     lab.clock.advance(ms(100));
     assert_eq!(call.as_mut().poll(&mut noop()), Poll::Ready(Ok(4)));
+    assert_eq!((command.pool().active, command.metrics().abandoned), (1, 1));
     gate.open();
     assert_at_rest(&command);
+}
+
+#[test]
+fn a_shorter_keep_alive_is_not_held_up_by_the_longer_one_before() {
+    let lab = Lab::new();
+    let sizes = || ThreadPool::named("shrinks").core_size(1).maximum_size(2);
+    let command = lab.command("shrinks").thread_pool(sizes().keep_alive(Duration::MAX)).build().unwrap();
+    let gate = Gate::new();
+    let calls = [(); 2].map(|()| command.run(at_gate(&gate)).queue());
+    gate.until_came(2);
+    gate.open();
+    assert!(calls.into_iter().all(|call| call.wait().is_ok()));
+    until("idle", || command.pool().idle == 2);
+    lab.registry.resize(sizes().keep_alive(ms(1000))).unwrap();
+    lab.clock.advance(ms(1000));
+    until("the surplus worker goes", || command.pool().size == 1);
 }

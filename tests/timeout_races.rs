@@ -10,7 +10,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures::executor::block_on;
-use hystrix_core::{Command, CommandError, FallbackOutcome, Registry, RejectionKind, ThreadPool, context};
+use hystrix_core::{
+    CircuitState, Command, CommandError, FallbackOutcome, Outcome, Registry, RejectionKind, ThreadPool,
+    cancellation, context,
+};
 
 use support::*;
 
@@ -18,8 +21,9 @@ use support::*;
 
 #[test]
 fn bc_043_ht_15_to_15_every_call_has_exactly_one_outcome() {
-    const CALLS: usize = 4000;
-    let registry = Registry::builder().build();
+    const CALLS: usize = 10_000;
+    let events = Events::default();
+    let registry = Registry::builder().sink(events.clone()).build();
     let pool = ThreadPool::named("race").core_size(8);
     let command =
         Command::builder("race").registry(&registry).thread_pool(pool).timeout(Duration::from_micros(300));
@@ -56,6 +60,8 @@ fn bc_043_ht_15_to_15_every_call_has_exactly_one_outcome() {
     assert_eq!((counts.timeout + refused) as usize, fallbacks.into_inner());
     assert_eq!(counts.fallback_success, counts.timeout + refused);
     assert_eq!(counts.attempts() as usize, CALLS);
+    until("one event for each call", || events.calls().len() >= CALLS);
+    assert_eq!((events.calls().len(), command.pool().in_use), (CALLS, 0));
     assert_eq!(command.metrics().body.count() as usize, CALLS - refused as usize - unbegun(&command));
 }
 
@@ -119,10 +125,11 @@ fn bc_044_bc_047_kb_59_finished_and_refused_calls_leave_the_timer_alone() {
 #[test]
 fn bc_045_hc_057_to_12_ht_11_kb_04_slow_fallbacks_do_not_delay_other_timeouts() {
     let lab = Lab::new();
-    let slow = lab.on_pool("slow", 20, 0).timeout("50ms").fallback_semaphore(10).build().unwrap();
+    // Of a hundred calls twenty run, and eighty time out in the queue.
+    let slow = lab.on_pool("slow", 20, 80).timeout("50ms").fallback_semaphore(10).build().unwrap();
     let victim = lab.on_pool("victim", 1, 0).timeout("100ms").build().unwrap();
     let (bodies, fallbacks, ended) = (Gate::new(), Gate::new(), zero());
-    let calls: Vec<_> = (0..20)
+    let calls: Vec<_> = (0..100)
         .map(|_| {
             let fallbacks = fallbacks.clone();
             let fallback = move |_| {
@@ -139,14 +146,14 @@ fn bc_045_hc_057_to_12_ht_11_kb_04_slow_fallbacks_do_not_delay_other_timeouts() 
     lab.clock.advance(ms(50));
     assert!(hangs.is_ready(), "on time, while ten fallbacks hang");
     assert_eq!(kind(&hangs.wait()), Some(RejectionKind::TimedOut));
-    until("the other ten are refused", || slow.metrics().cumulative.fallback_rejection == 10);
+    until("the others are refused", || slow.metrics().cumulative.fallback_rejection == 90);
     fallbacks.open();
     let answers: Vec<_> = calls.into_iter().map(|call| call.wait()).collect();
     let answered = answers.iter().filter(|answer| **answer == Ok(9)).count();
     let refused = answers.iter().filter_map(|answer| answer.as_ref().err()?.rejection());
     let refused: Vec<_> = refused.map(|rejection| (rejection.kind(), rejection.fallback())).collect();
     assert_eq!(answered, 10);
-    assert_eq!(refused, vec![(RejectionKind::TimedOut, Some(FallbackOutcome::Rejection)); 10]);
+    assert_eq!(refused, vec![(RejectionKind::TimedOut, Some(FallbackOutcome::Rejection)); 90]);
     bodies.open();
     assert_at_rest(&slow);
     assert_at_rest(&victim);
@@ -218,21 +225,26 @@ fn hc_051_hc_052_ht_09_to_11_bc_088_a_timeout_keeps_its_callers_context() {
             let (pool, here) = (pool.clone(), here.clone());
             let (body, gate) = (waits(&gate, &ended), gate.clone());
             aside(move || {
-                context::with(RequestId(id), || match id % 3 {
-                    0 => pool.run(move || body().map(|_| None)).fallback(|_| Ok(seen())).queue().wait(),
-                    1 => pool.run(move || body().map(|_| None)).fallback(|_| Ok(seen())).execute(),
-                    _ => here
-                        .run(|| {
-                            gate.pass();
-                            Ok(None)
-                        })
-                        .fallback_owned(|_| Ok(seen()))
-                        .execute(),
+                let body = move || body().map(|_| None);
+                let in_place = || {
+                    gate.pass();
+                    Ok(None)
+                };
+                context::with(RequestId(id), || match id % 6 {
+                    0 => pool.run(body).fallback(|_| Ok(seen())).queue().wait(),
+                    1 => pool.run(body).fallback(|_| Ok(seen())).execute(),
+                    2 => block_on(pool.run(body).fallback(|_| async { Ok(seen()) }).into_future()),
+                    3 => here.run(in_place).fallback_owned(|_| Ok(seen())).execute(),
+                    4 => block_on(here.call(pending).fallback(|_| async { Ok(seen()) }).into_future()),
+                    // Without a fallback the error comes back to where the context is.
+                    _ => pool.run(body).execute().or_else(|_| Ok(seen())),
                 })
             })
         })
         .collect();
-    gate.until_came(20);
+    // Three of them wait in a task, and at no gate.
+    gate.until_came(17);
+    until("armed", || lab.registry.armed() == 20);
     lab.clock.advance(ms(20));
     until("answered", || lab.events.calls().len() == 20);
     gate.open();
@@ -240,6 +252,83 @@ fn hc_051_hc_052_ht_09_to_11_bc_088_a_timeout_keeps_its_callers_context() {
         assert_eq!(joined(call), Ok(Some(id as u64)));
     }
     assert_at_rest(&pool);
+}
+
+#[test]
+fn hc_059_a_late_error_and_a_late_panic_are_delivered_and_counted_nowhere() {
+    let lab = Lab::new();
+    // A third failure would open it.
+    let command = lab.on_pool("late", 2, 0).timeout("50ms").circuit_breaker(touchy(3)).build().unwrap();
+    let gate = Gate::new();
+    let [errs, panics] = [gate.clone(), gate.clone()];
+    let error = command.run(move || Err::<u8, _>(errs.pass())).fallback(|_| Ok(1)).queue();
+    let panic = command.run(move || -> Result<u8, ()> { panic!("late: {:?}", panics.pass()) }).queue();
+    gate.until_came(2);
+    lab.clock.advance(ms(50));
+    assert_eq!((error.wait(), kind(&panic.wait())), (Ok(1), Some(RejectionKind::TimedOut)));
+    gate.open();
+    until("told", || lab.events.abandoned().len() == 2);
+    let mut told: Vec<_> = lab.events.abandoned().iter().map(|end| (end.panicked, end.outcome)).collect();
+    told.sort_by_key(|(panicked, _)| *panicked);
+    assert_eq!(told, [(false, Outcome::Timeout), (true, Outcome::Timeout)]);
+    assert_at_rest(&command);
+    assert_eq!(counts(&command), "timeout=2 fallback_ok=1 fallback_missing=1");
+    assert_eq!((lab.events.calls().len(), command.circuit_state()), (2, CircuitState::Closed));
+    // In place it is the caller itself that brings the error, too late.
+    let here = lab.command("here").timeout("50ms").build().unwrap();
+    let late = here.run(|| Err::<u8, _>(lab.clock.advance(ms(50)))).execute();
+    assert_eq!(
+        (kind(&late), counts(&here)),
+        (Some(RejectionKind::TimedOut), "timeout=1 fallback_missing=1".into())
+    );
+}
+
+#[test]
+fn to_05_to_15_a_cancellation_that_comes_late_does_not_reach_the_threads_next_body() {
+    let lab = Lab::new();
+    let cancelled = || Ok::<_, ()>(cancellation().is_cancelled());
+    let pool = lab.on_pool("next", 1, 1).timeout("50ms").build().unwrap();
+    let gate = Gate::new();
+    let inside = gate.clone();
+    let late = pool.run(move || Err::<bool, _>(inside.pass())).queue();
+    gate.until_came(1);
+    lab.clock.advance(ms(50));
+    assert_eq!(kind(&late.wait()), Some(RejectionKind::TimedOut));
+    let next = pool.run(cancelled).queue();
+    gate.open();
+    assert_eq!(next.wait(), Ok(false));
+    let here = lab.command("here").timeout("50ms").build().unwrap();
+    let late = here.run(|| {
+        lab.clock.advance(ms(50));
+        cancelled()
+    });
+    assert_eq!(late.fallback(|_| cancelled()).execute(), Ok(false), "nor the fallback");
+    assert_eq!(here.run(cancelled).execute(), Ok(false));
+    assert!(!cancellation().is_cancelled(), "and the caller is none");
+}
+
+#[test]
+fn hc_049_queued_and_awaited_bodies_that_ask_stop_at_the_timeout_too() {
+    let lab = Lab::new();
+    let command = lab.on_pool("asks", 2, 0).timeout("100ms").build().unwrap();
+    let (begun, stopped) = (Gate::new(), zero());
+    begun.open();
+    let body = || {
+        let (begun, stopped) = (begun.clone(), stopped.clone());
+        move || {
+            begun.pass();
+            until("cancelled", || cancellation().is_cancelled());
+            Err::<usize, _>(stopped.fetch_add(1, SeqCst))
+        }
+    };
+    let queued = command.run(body()).queue();
+    let mut awaited = pin!(command.run(body()).into_future());
+    assert!(awaited.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    begun.until_came(2);
+    lab.clock.advance(ms(100));
+    assert_eq!([kind(&queued.wait()), kind(&block_on(awaited))], [Some(RejectionKind::TimedOut); 2]);
+    assert_at_rest(&command);
+    assert_eq!(stopped.load(SeqCst), 2);
 }
 
 #[test]
@@ -256,7 +345,7 @@ fn hc_060_to_20_latencies_of_timeouts_are_about_their_timeout() {
 }
 
 #[test]
-fn to_01_to_02_to_03_to_05_to_06_to_10_plain_cases() {
+fn to_02_to_03_to_05_to_10_plain_cases() {
     let lab = Lab::new();
     let here = lab.command("here").timeout("2s").build().unwrap();
     let clock = &lab.clock;

@@ -10,14 +10,14 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures::executor::block_on;
-use hystrix_core::{CommandError, Outcome, RejectionKind, cancellation, compat};
+use hystrix_core::{CommandError, FallbackOutcome, Outcome, RejectionKind, cancellation, compat};
 
 use support::*;
 
 // ===== on a pool =====
 
 #[test]
-fn hc_040_hc_041_hc_042_hc_047_a_pool_caller_is_answered_at_the_timeout() {
+fn hc_040_hc_041_hc_042_hc_047_to_10_fb_07_a_pool_caller_is_answered_at_the_timeout() {
     let lab = Lab::new();
     let command = lab.on_pool("late", 3, 0).timeout("50ms").build().unwrap();
     let (gate, ended) = (Gate::new(), zero());
@@ -51,6 +51,8 @@ fn hc_040_hc_041_hc_042_hc_047_a_pool_caller_is_answered_at_the_timeout() {
     let [missing, good, bad] = calls.map(joined);
     let Err(CommandError::Rejected(rejection)) = missing else { panic!("{missing:?}") };
     assert_eq!((rejection.kind(), rejection.timeout()), (RejectionKind::TimedOut, Some(ms(50))));
+    assert_eq!(rejection.fallback(), Some(FallbackOutcome::Missing));
+    // HC-042: not one error with both causes, but the fallback's own.
     assert_eq!((good, bad), (Ok(2), Err(CommandError::Inner("E2".into()))));
     assert_eq!(hystrix_core::Clock::now(&lab.clock).since(begin), ms(50));
     assert_eq!(counts(&command), "timeout=3 fallback_ok=1 fallback_failure=1 fallback_missing=1");
@@ -62,18 +64,24 @@ fn hc_040_hc_041_hc_042_hc_047_a_pool_caller_is_answered_at_the_timeout() {
 #[test]
 fn hc_043_queued_and_async_callers_are_answered_alike() {
     let lab = Lab::new();
-    let command = lab.on_pool("late", 3, 0).timeout("50ms").build().unwrap();
+    let command = lab.on_pool("late", 6, 0).timeout("50ms").build().unwrap();
     let (gate, ended) = (Gate::new(), zero());
-    let queued = command.run(waits(&gate, &ended)).queue();
-    let with_fallback = command.run(waits(&gate, &ended)).fallback(|_| Ok(2)).queue();
-    let awaited = aside({
-        let (command, body) = (command.clone(), waits(&gate, &ended));
-        move || block_on(command.run(body).fallback(|_| async { Ok(3) }).into_future())
-    });
-    gate.until_came(3);
+    let run = || command.run(waits(&gate, &ended));
+    let queued =
+        [run().queue(), run().fallback(|_| Ok(2)).queue(), run().fallback(|_| Err("E2".into())).queue()];
+    let mut missing = pin!(run().into_future());
+    let mut good = pin!(run().fallback(|_| async { Ok(2) }).into_future());
+    let mut bad = pin!(run().fallback(|_| async { Err("E2".into()) }).into_future());
+    let mut cx = Context::from_waker(Waker::noop());
+    let pending = [missing.as_mut().poll(&mut cx), good.as_mut().poll(&mut cx), bad.as_mut().poll(&mut cx)];
+    assert!(pending.iter().all(Poll::is_pending));
+    gate.until_came(6);
     lab.clock.advance(ms(50));
-    assert_eq!(kind(&queued.wait()), Some(RejectionKind::TimedOut));
-    assert_eq!((with_fallback.wait(), joined(awaited)), (Ok(2), Ok(3)));
+    let queued = queued.map(|call| call.wait());
+    for [missing, good, bad] in [queued, [block_on(missing), block_on(good), block_on(bad)]] {
+        assert_eq!(kind(&missing), Some(RejectionKind::TimedOut));
+        assert_eq!((good, bad), (Ok(2), Err(CommandError::Inner("E2".into()))));
+    }
     gate.open();
     assert_at_rest(&command);
 }
@@ -166,7 +174,7 @@ fn ht_01_hc_049_bc_038_a_body_that_asks_stops_at_the_timeout() {
 }
 
 #[test]
-fn ht_02_ht_03_ht_05_kb_05_a_body_that_does_not_ask_keeps_its_worker() {
+fn ht_02_ht_03_ht_05_hc_050_to_17_kb_05_a_body_that_does_not_ask_keeps_its_worker() {
     let lab = Lab::new();
     let command = lab.on_pool("deaf", 1, 0).timeout("100ms").build().unwrap();
     let (gate, ended) = (Gate::new(), zero());
@@ -525,7 +533,7 @@ fn an_async_body_is_dropped_at_its_timeout_and_its_permit_is_free() {
 }
 
 #[test]
-fn the_default_timeout_of_a_task_is_a_second_and_arms_at_the_first_wait() {
+fn to_01_the_default_timeout_of_a_task_is_a_second_and_arms_at_the_first_wait() {
     let lab = Lab::new();
     let command = lab.command("default").build().unwrap();
     assert_eq!(block_on(command.call(|| async { Ok::<_, ()>(lab.registry.armed()) }).into_future()), Ok(0));

@@ -281,9 +281,11 @@ fn a_task_that_a_moving_clock_wakes_may_move_it_further() {
     assert_eq!(lab.clock.now().since(begin), ms(1500));
 }
 
+type Hook = Box<dyn FnOnce() + Send>;
+
 /// A clock with a hook in it: the test steps in where one thread asks for the time.
 #[derive(Clone, Default)]
-struct Hooked(ManualClock, Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>);
+struct Hooked(ManualClock, Arc<Mutex<Option<Hook>>>);
 
 impl std::fmt::Debug for Hooked {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

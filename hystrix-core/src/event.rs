@@ -11,7 +11,8 @@ use crate::outcome::{CircuitState, FallbackOutcome, Mode, Outcome};
 /// Listens to a registry's events: one method per kind, each of which does nothing unless overridden.
 ///
 /// Methods run on the thread where the event happened, with no lock of the library held, before the caller has its
-/// answer: they should be quick. What the timer decides is told by a worker of the library, in order. A sink that panics is
+/// answer: they should be quick. What the timer decides is told by one worker of the library, in order, which also drops what such calls
+/// leave behind: a method that blocks holds all of that up. A sink that panics is
 /// switched off; the call goes on.
 ///
 /// Without any sink a call pays one relaxed load for this.

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use super::state::{Answer, Forced, Machine, State, Step};
+use super::state::{Answer, Forced, MAX_TRIAL, Machine, State, Step};
 use crate::clock::{Timestamp, nanos};
 use crate::event::{CircuitCause, CircuitEvent};
 use crate::outcome::CircuitState;
@@ -34,9 +34,6 @@ pub(crate) struct Pass(u64);
 
 const TRIAL_SHIFT: u32 = 40;
 const GENERATION: u64 = (1 << TRIAL_SHIFT) - 1;
-/// Trials are numbered from one, so that none is nobody's.
-const TRIALS: u64 = (1 << 23) - 1;
-
 impl Pass {
     /// No circuit was asked, and none is told.
     pub(crate) const UNASKED: Pass = Pass(u64::MAX);
@@ -46,7 +43,7 @@ impl Pass {
     }
 
     fn trial_number(self) -> u64 {
-        self.0 >> TRIAL_SHIFT & TRIALS
+        self.0 >> TRIAL_SHIFT & MAX_TRIAL
     }
 
     #[inline]

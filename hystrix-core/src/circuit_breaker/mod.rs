@@ -69,6 +69,9 @@ impl CircuitBreaker {
     }
 
     /// Sets how long an open circuit refuses before it lets a trial through. Default 5 s, above zero.
+    ///
+    /// It is also how long a trial may outlast its deadline, or without a timeout its start, before it counts as lost and another call
+    /// becomes the trial. What a lost trial ends with decides nothing: a body that takes longer than this should have a timeout.
     pub const fn sleep_window(mut self, window: Duration) -> Self {
         self.sleep_window = Some(window);
         self

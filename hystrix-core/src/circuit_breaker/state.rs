@@ -19,7 +19,7 @@ use crate::event::CircuitCause;
 use crate::outcome::CircuitState;
 
 /// Trials are numbered 1 up to this, and around.
-const MAX_TRIAL: u64 = (1 << 23) - 1;
+pub(super) const MAX_TRIAL: u64 = (1 << 23) - 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {

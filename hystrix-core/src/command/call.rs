@@ -255,7 +255,7 @@ where
 
     /// Queues the body and returns at once, with a handle: a future of the answer, or something to wait for.
     ///
-    /// Never runs user code here: the fallback of a refused call, too, runs on a `hystrix-fallback` worker.
+    /// Runs neither body nor fallback here: the fallback of a refused call, too, runs on a `hystrix-fallback` worker.
     pub fn queue(self) -> Queued<T, E>
     where
         K: Fallback<T, E> + Send + 'static,

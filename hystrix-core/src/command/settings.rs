@@ -127,8 +127,8 @@ settings! {
 }
 
 impl Settings {
-    /// Resolves the layers. `execution_limit` is what the isolation itself allows: a pool's places, or nothing for a semaphore,
-    /// which has its own setting.
+    /// Resolves the layers. `pool_places` is what a pool itself allows; a semaphore has its own
+    /// setting.
     pub(crate) fn resolve(layers: &Layers<'_>, pool_places: Option<usize>) -> Self {
         let defaults = CircuitBreaker::new().rules();
         let circuit = |layer: &CommandConfig| layer.circuit_breaker.clone()?.0;

@@ -1,7 +1,7 @@
 //! The caller's context: captured once per call, put in place around the body and the fallback wherever they run.
 //!
 //! A registry has a list of [`Propagator`]s. When a call can leave its caller's thread or task, each is asked once, on the
-//! caller, for what it carries; that is put in place around every piece of user code of the call, the first
+//! caller, for what it carries; that is put in place around the body, the rules that judge it and the fallback, the first
 //! propagator outermost, and taken away afterwards, on a panic too. A call that stays where it is captures nothing: it
 //! sees its context anyway.
 //!
@@ -39,7 +39,7 @@ use crate::sync::global::Arc;
 
 /// Knows one kind of context, and how to carry it.
 ///
-/// Implemented for closures too: `context::propagator(capture, run)`.
+/// Two closures make one: `context::propagator(capture, run)`.
 pub trait Propagator: Send + Sync + 'static {
     /// Captures the caller's present context, on the caller; `None` if there is nothing to carry.
     ///

@@ -63,7 +63,8 @@ impl Registry {
     /// whoever still waits for a pool with a rejection, and stops pools, fallback workers and timer.
     ///
     /// Waits `patience` at most, in real time whatever the registry's clock. A body cannot be stopped from outside: what is left
-    /// is reported, and its thread ends when it does. A second call is a no-op.
+    /// is reported, and its thread ends when it does. A second call is a no-op. Called from a body it waits for that body, in vain: do that
+    /// with a short patience, or elsewhere.
     ///
     /// ```
     /// use hystrix_core::Registry;

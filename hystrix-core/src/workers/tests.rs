@@ -115,6 +115,27 @@ mod plain {
     }
 
     #[test]
+    fn a_job_that_came_to_wait_for_a_refused_thread_is_told() {
+        let bench = Bench::new(1, 1, 1);
+        let (first, _gate) = bench.job(1);
+        // The only worker is hired, and its thread is about to be refused.
+        let (entry, number) = {
+            let mut state = bench.workers.0.state.lock();
+            state.placed += 1;
+            let entry = state.queue.push(super::Queued { job: first.clone(), room: Room::Place });
+            first.0.entry.store(entry, Relaxed);
+            (entry, state.hire().expect("there may be one"))
+        };
+        let (second, _gate) = bench.job(2);
+        bench.workers.submit(&second, Room::Place).expect("it may wait");
+        let refused = bench.workers.0.without_thread(number, entry, io::Error::other("no thread"));
+        assert!(matches!(refused, Err(Refused::NoThread(_))));
+        assert_eq!((first.0.told.load(SeqCst), second.0.told.load(SeqCst)), (0, 1));
+        let look = bench.workers.look();
+        assert_eq!((look.live, look.queued, look.placed), (0, 0, 0));
+    }
+
+    #[test]
     fn no_thread_is_started_before_it_is_needed_and_idle_ones_are_used_first() {
         let bench = Bench::new(4, 4, 0);
         assert_eq!(bench.workers.look().live, 0);

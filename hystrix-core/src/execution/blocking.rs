@@ -153,8 +153,12 @@ pub(super) fn fall_back_here<T, E>(
 
 // ===== waiting =====
 
-/// Counts its wakes: what is polled may itself park this thread, and have the token that was meant for `block_on`.
-struct Unpark(Thread, AtomicU64);
+/// Wakes a thread that waits in [`block_on`].
+struct Unpark {
+    thread: Thread,
+    /// A park's token may be taken by what is polled, which may itself park this thread; a count cannot.
+    wakes: AtomicU64,
+}
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
@@ -162,8 +166,9 @@ impl Wake for Unpark {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.1.fetch_add(1, Release);
-        self.0.unpark();
+        // Release: whoever sees the count sees what was done before the wake.
+        self.wakes.fetch_add(1, Release);
+        self.thread.unpark();
     }
 }
 
@@ -173,7 +178,7 @@ thread_local! {
 
 /// What unparks the calling thread; made once per thread.
 fn thread_waker() -> Arc<Unpark> {
-    let make = || Arc::new(Unpark(current(), AtomicU64::new(0)));
+    let make = || Arc::new(Unpark { thread: current(), wakes: AtomicU64::new(0) });
     let known = WAKER.try_with(|waker| waker.get_or_init(make).clone());
     known.unwrap_or_else(|_| make())
 }
@@ -184,11 +189,12 @@ pub(super) fn block_on<R>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<R>) -> 
     let waker = Waker::from(unpark.clone());
     let mut cx = Context::from_waker(&waker);
     loop {
-        let seen = unpark.1.load(Acquire);
+        // Before the poll, so that a wake during it is not waited for.
+        let seen = unpark.wakes.load(Acquire);
         if let Poll::Ready(result) = poll(&mut cx) {
             return result;
         }
-        while unpark.1.load(Acquire) == seen {
+        while unpark.wakes.load(Acquire) == seen {
             park();
         }
     }

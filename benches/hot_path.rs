@@ -1,8 +1,8 @@
 //! What a call costs, with the floor and the peers beside it in one run.
 //!
 //! Rows are timed in turn, round after round, so that a machine that slows down slows them all; the figures are minimum and
-//! median over the rounds, in nanoseconds per call. The ratios at the end are between medians of the same run, except where
-//! two threads meet, which says so. Allocations are counted in a run of their own.
+//! median over the rounds, in nanoseconds per call. The ratios at the end are between medians of the same run, except those of
+//! the pool's round trip, which compare the best rounds. Allocations are counted in a run of their own.
 //!
 //! `cargo bench --bench hot_path`, or with `-- --quick` for fewer rounds.
 //!

@@ -53,7 +53,8 @@ impl ManualClock {
 
     /// Moves the clock by `duration`, firing every deadline on the way at its own time.
     ///
-    /// Deadlines fire on this thread, those of one moment together. Returns when all that was due is claimed. Waits
+    /// Deadlines fire on this thread, those of one moment together; what runs on it then may move the clock further. Returns
+    /// when all that was due is claimed. Waits
     /// for each parked caller it wakes to look at the clock, one second of real time at most.
     pub fn advance(&self, duration: Duration) {
         let _turn = self.turn();

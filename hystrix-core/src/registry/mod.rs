@@ -245,7 +245,10 @@ impl Registry {
     ) -> Result<CommandHandle, ConfigError> {
         self.check(definition)?;
         let mut state = self.0.state.lock();
-        state.clashes(definition)?;
+        if let Some(first) = state.first_definition(&definition.key) {
+            // An error only where the name belongs to another isolation.
+            first.clashes(definition)?;
+        }
         self.listed(&mut state, definition, now)
     }
 
@@ -278,11 +281,8 @@ impl Registry {
         self.check(&definition)?;
         let (family, news) = {
             let mut state = self.0.state.lock();
-            let clashes = match state.families.get(&definition.key) {
-                Some(family) => family.definition.clashes(&definition)?,
-                None => Vec::new(),
-            };
-            let clashes = if clashes.is_empty() { state.clashes_of_parts(&definition) } else { clashes };
+            let first = state.families.get(&definition.key).map(|family| &family.definition);
+            let clashes = state.clashes_with(first, &definition)?;
             let news = state.note(&clashes);
             self.refuse_if_strict(&clashes, &definition.key)?;
             let key = definition.key.clone();
@@ -484,14 +484,24 @@ impl State {
 
     /// What a definition says that something which exists says differently.
     fn clashes(&self, definition: &Definition) -> Result<Vec<Finding>, ConfigError> {
-        let Some(handle) = self.commands.get(&definition.key) else {
-            return Ok(self.clashes_of_parts(definition));
-        };
-        let Desk { code, isolation, .. } = &*handle.desk;
-        let (config, isolation) = (code.clone(), isolation.clone());
-        let first = Definition { key: definition.key.clone(), config, isolation };
-        let clashes = first.clashes(definition)?;
+        let first = self.first_definition(&definition.key);
+        self.clashes_with(first.as_ref(), definition)
+    }
+
+    /// The same, where this identity's first definition is known, or there is none.
+    fn clashes_with(
+        &self,
+        first: Option<&Definition>,
+        definition: &Definition,
+    ) -> Result<Vec<Finding>, ConfigError> {
+        let clashes = first.map_or(Ok(Vec::new()), |first| first.clashes(definition))?;
         Ok(if clashes.is_empty() { self.clashes_of_parts(definition) } else { clashes })
+    }
+
+    /// What the listed command of this identity was defined by.
+    fn first_definition(&self, key: &CommandKey) -> Option<Definition> {
+        let Desk { code, isolation, .. } = &*self.commands.get(key)?.desk;
+        Some(Definition { key: key.clone(), config: code.clone(), isolation: isolation.clone() })
     }
 
     /// The same, of the pool and the shared circuit that it names.

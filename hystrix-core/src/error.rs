@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use crate::identity::CommandKey;
@@ -348,6 +349,26 @@ impl fmt::Debug for Rejection {
 }
 
 impl Error for Rejection {}
+
+/// So that a function whose errors are plain text can be a command.
+impl From<Rejection> for String {
+    fn from(rejection: Rejection) -> Self {
+        rejection.to_string()
+    }
+}
+
+/// So that a function with I/O errors can be a command. The kind is `TimedOut` for a timeout, `WouldBlock` where a limit was met, `Other`
+/// for the rest; the source is the rejection.
+impl From<Rejection> for io::Error {
+    fn from(rejection: Rejection) -> Self {
+        let kind = match rejection.kind {
+            RejectionKind::TimedOut => io::ErrorKind::TimedOut,
+            RejectionKind::PoolFull | RejectionKind::PermitsExhausted => io::ErrorKind::WouldBlock,
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, rejection)
+    }
+}
 
 // ===== impl ConfigError =====
 

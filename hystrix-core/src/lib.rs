@@ -51,6 +51,8 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[doc(hidden)]
+pub mod __private;
 mod admission;
 mod circuit_breaker;
 mod clock;
@@ -81,8 +83,8 @@ pub use self::circuit_breaker::CircuitBreaker;
 pub use self::clock::TokioClock;
 pub use self::clock::{Alarm, Clock, ManualClock, SystemClock, Timestamp, Waking};
 pub use self::command::{
-    Call, CircuitMetrics, CircuitSetting, Command, CommandBuilder, CommandConfig, CommandHandle, Counts,
-    Keyed, Latency, Metrics, Origin, PoolCommand, Setting, Settings, Timeout,
+    Annotated, Call, CircuitMetrics, CircuitSetting, Command, CommandBuilder, CommandConfig, CommandHandle,
+    Counts, Keyed, Latency, Metrics, Origin, PoolCommand, Setting, Settings, Timeout,
 };
 pub use self::context::{Cancellation, cancellation, current_command};
 pub use self::error::{CommandError, ConfigError, Rejection, RejectionKind};
@@ -98,6 +100,9 @@ pub use self::registry::{
     Entered, Finding, InRegistry, LeftOver, Registry, RegistryBuilder, Select, Shutdown, ShutdownReport,
     Subscription,
 };
+
+#[cfg(feature = "macros")]
+pub use hystrix_macros::{command, command_of, commands};
 
 /// The types of a call's parameters: what its options make of it. They are never written out.
 pub mod call {

@@ -12,7 +12,7 @@ use crate::isolation::semaphore::PermitRelease;
 use crate::isolation::thread_pool::ThreadPool;
 use crate::outcome::Mode;
 use crate::permits::Limit;
-use crate::registry::{Definition, Isolation, Registry};
+use crate::registry::{Definition, Isolation, Named, Registry};
 
 /// The group of commands that name none.
 const DEFAULT_GROUP: &str = "default";
@@ -25,11 +25,24 @@ const DEFAULT_GROUP: &str = "default";
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct CommandBuilder<I> {
-    key: Cow<'static, str>,
-    group: Cow<'static, str>,
+    names: Written,
     config: CommandConfig,
     isolation: I,
     registry: Option<Registry>,
+}
+
+/// The names that were written; the others have defaults.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Written {
+    pub(crate) key: Option<Cow<'static, str>>,
+    pub(crate) group: Option<Cow<'static, str>>,
+}
+
+/// A definition whose identity may be incomplete.
+pub(crate) struct Draft {
+    pub(crate) names: Written,
+    pub(crate) config: CommandConfig,
+    pub(crate) isolation: Isolation,
 }
 
 /// Bodies run where their callers are.
@@ -70,10 +83,9 @@ impl IntoThreadPool for String {
 }
 
 impl CommandBuilder<InPlaceIsolation> {
-    pub(super) fn new(key: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn new(names: Written) -> Self {
         Self {
-            key: key.into(),
-            group: Cow::Borrowed(DEFAULT_GROUP),
+            names,
             config: CommandConfig::new(),
             isolation: InPlaceIsolation { release: PermitRelease::WithTheBody },
             registry: None,
@@ -89,8 +101,7 @@ impl CommandBuilder<InPlaceIsolation> {
     /// Runs bodies on a pool: a name, or a [`ThreadPool`] with its sizes.
     pub fn thread_pool(self, pool: impl IntoThreadPool) -> CommandBuilder<PoolIsolation> {
         CommandBuilder {
-            key: self.key,
-            group: self.group,
+            names: self.names,
             config: self.config,
             isolation: PoolIsolation { pool: pool.into_thread_pool() },
             registry: self.registry,
@@ -108,7 +119,7 @@ impl CommandBuilder<InPlaceIsolation> {
 impl<I: Buildable> CommandBuilder<I> {
     /// Sets the group: half of the identity, and the default name of the pool. Default `default`.
     pub fn group(mut self, group: impl Into<Cow<'static, str>>) -> Self {
-        self.group = group.into();
+        self.names.group = Some(group.into());
         self
     }
 
@@ -184,13 +195,8 @@ impl<I: Buildable> CommandBuilder<I> {
     ///
     /// A setting that cannot be, or an identity that another isolation has; the error names field, value and what is allowed.
     pub fn build(self) -> Result<I::Command, ConfigError> {
-        let registry = self.registry.unwrap_or_else(Registry::current);
-        let handle = registry.define(&Definition {
-            key: CommandKey::new(self.group, self.key),
-            config: self.config,
-            isolation: self.isolation.into_isolation(),
-        })?;
-        Ok(I::Command::from_handle(handle))
+        let (registry, definition) = self.defined();
+        Ok(I::Command::from_handle(registry.define(&definition)?))
     }
 
     /// Makes a family of commands, one for each key that calls come with: see [`Keyed`]. The builder's own key is the
@@ -200,14 +206,27 @@ impl<I: Buildable> CommandBuilder<I> {
     ///
     /// As for [`build`](Self::build).
     pub fn build_keyed(self) -> Result<Keyed<I::Command>, ConfigError> {
-        let registry = self.registry.unwrap_or_else(Registry::current);
-        let definition = Definition {
-            key: CommandKey::new(self.group, self.key),
-            config: self.config,
-            isolation: self.isolation.into_isolation(),
-        };
+        let (registry, definition) = self.defined();
         let family = registry.family(definition)?;
         Ok(Keyed::new(registry, family))
+    }
+
+    fn defined(self) -> (Registry, Definition) {
+        let registry = self.registry.clone().unwrap_or_else(Registry::current);
+        let Draft { names, config, isolation } = self.draft();
+        let group = names.group.unwrap_or(Cow::Borrowed(DEFAULT_GROUP));
+        let key = CommandKey::new(group, names.key.unwrap_or_default());
+        (registry, Definition { key, config, isolation, named: Named::InCode })
+    }
+
+    pub(super) fn with_key(mut self, key: &'static str) -> Self {
+        self.names.key = Some(Cow::Borrowed(key));
+        self
+    }
+
+    /// What was written, for a command whose other names follow from where it stands.
+    pub(crate) fn draft(self) -> Draft {
+        Draft { names: self.names, config: self.config, isolation: self.isolation.into_isolation() }
     }
 }
 

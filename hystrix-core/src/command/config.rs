@@ -157,6 +157,12 @@ impl CommandConfig {
         }
     }
 
+    /// The layer of a command whose own definition cannot be: windows that fit whatever other layers say of them.
+    pub(crate) const fn built_in_windows() -> Self {
+        let layer = Self::new().rolling_window(Duration::from_secs(10)).rolling_buckets(10);
+        layer.latency_window(Duration::from_secs(60)).latency_buckets(6)
+    }
+
     /// Sets how long an attempt may take, time in a queue included. Default 1 s; none for a synchronous call in place,
     /// whose caller cannot return before its body does. Zero is refused; `None` switches it off.
     pub fn timeout(mut self, timeout: impl Into<Timeout>) -> Self {

@@ -53,6 +53,13 @@ pub trait KeyedKind: Clone + Sealed {
 
 impl Sealed for Command {}
 impl Sealed for PoolCommand {}
+impl Sealed for CommandHandle {}
+
+impl KeyedKind for CommandHandle {
+    fn from_handle(handle: CommandHandle) -> Self {
+        handle
+    }
+}
 
 impl KeyedKind for Command {
     fn from_handle(handle: CommandHandle) -> Self {
@@ -73,7 +80,7 @@ impl<C> Clone for Keyed<C> {
 }
 
 impl<C: KeyedKind> Keyed<C> {
-    pub(super) fn new(registry: Registry, family: Arc<Family>) -> Self {
+    pub(crate) fn new(registry: Registry, family: Arc<Family>) -> Self {
         Self { registry, family, kind: PhantomData }
     }
 
@@ -242,7 +249,7 @@ impl Family {
         Some(command)
     }
 
-    fn other(&self, registry: &Registry, now: Timestamp) -> CommandHandle {
+    pub(super) fn other(&self, registry: &Registry, now: Timestamp) -> CommandHandle {
         let make = || {
             let definition = self.definition_of(OTHER);
             let listed = registry.define_member(&definition, now);

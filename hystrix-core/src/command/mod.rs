@@ -3,6 +3,7 @@
 //! A [`Command`] runs bodies where its caller is; a [`PoolCommand`] runs them on the workers of a pool, so its bodies are
 //! `Send + 'static`. Options without the result's types belong to the builder, options with them to the call.
 
+mod annotated;
 mod builder;
 mod call;
 mod config;
@@ -10,7 +11,9 @@ mod key;
 mod metrics;
 mod settings;
 
+pub use self::annotated::{Annotated, definition, keyed_by};
 pub use self::builder::{Buildable, CommandBuilder, InPlaceIsolation, IntoThreadPool, PoolIsolation};
+pub(crate) use self::builder::{Draft, Written};
 pub use self::call::Call;
 pub use self::config::{CircuitSetting, CommandConfig, Timeout};
 pub(crate) use self::key::Family;
@@ -29,7 +32,7 @@ use crate::circuit_breaker::Change;
 use crate::identity::CommandKey;
 use crate::isolation::thread_pool::PoolReport;
 use crate::outcome::{CircuitState, Mode};
-use crate::registry::Isolation;
+use crate::registry::{Isolation, Named};
 use crate::sync::global::Arc;
 
 // ===== CommandHandle =====
@@ -46,6 +49,7 @@ pub(crate) struct Desk {
     /// What is written in code.
     pub(crate) code: CommandConfig,
     pub(crate) isolation: Isolation,
+    pub(crate) named: Named,
     pub(crate) settings: ArcSwap<Settings>,
     /// The circuit is shared: its rules are its own.
     pub(crate) shares_circuit: bool,
@@ -168,7 +172,7 @@ pub struct Command(pub(crate) CommandHandle);
 impl Command {
     /// Starts the definition of a command: semaphore isolation, until the builder names a thread pool.
     pub fn builder(key: impl Into<Cow<'static, str>>) -> CommandBuilder<InPlaceIsolation> {
-        CommandBuilder::new(key)
+        CommandBuilder::new(Written { key: Some(key.into()), group: None })
     }
 }
 

@@ -124,6 +124,7 @@ impl RegistryBuilder {
                 pools: BTreeMap::new(),
                 layers: self.layers,
                 families: HashMap::new(),
+                places: HashMap::new(),
                 unlisted: Vec::new(),
                 findings: Vec::new(),
             }),

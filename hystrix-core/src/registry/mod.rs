@@ -3,24 +3,32 @@
 //! Clock, timer, fallback workers, pools, circuits, commands, listeners, propagators and layers belong to a registry; the
 //! global one is merely the default. A test, a library or a tenant can have its own.
 
+mod annotated;
 mod builder;
+mod definition;
 mod layers;
 mod scope;
 mod shutdown;
 
+pub use self::annotated::Place;
+pub(crate) use self::annotated::{Blueprint, Made};
 pub use self::builder::RegistryBuilder;
+pub use self::definition::Finding;
+pub(crate) use self::definition::{Definition, Isolation, Named};
 pub use self::layers::Select;
+pub(crate) use self::scope::entered;
 pub use self::scope::{Entered, InRegistry};
 pub use self::shutdown::{LeftOver, Shutdown, ShutdownReport};
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
+use self::annotated::Spot;
 use self::layers::LayerStore;
 use crate::admission::{Core, Live, Warned};
 use crate::circuit_breaker::Circuit;
 use crate::clock::Timestamp;
-use crate::command::{CommandConfig, CommandHandle, Desk, Family, Settings};
+use crate::command::{CommandHandle, Desk, Family, Settings};
 use crate::context::Propagator;
 use crate::error::ConfigError;
 use crate::event::{EventSink, ModeEvent, PoolEventKind};
@@ -65,6 +73,8 @@ struct State {
     pools: BTreeMap<Box<str>, Arc<Pool>>,
     layers: LayerStore,
     families: HashMap<CommandKey, Arc<Family>>,
+    /// What annotated functions have made here, by where they stand.
+    places: HashMap<Spot, Made>,
     /// Commands that are not listed, or not any more, and may still be called.
     unlisted: Vec<Unlisted>,
     findings: Vec<Finding>,
@@ -72,33 +82,6 @@ struct State {
 
 /// A command that is not listed, for as long as somebody has it.
 type Unlisted = (Weak<Core>, Weak<Desk>);
-
-/// What a builder hands to the registry.
-#[derive(Clone, Debug)]
-pub(crate) struct Definition {
-    pub(crate) key: CommandKey,
-    pub(crate) config: CommandConfig,
-    pub(crate) isolation: Isolation,
-}
-
-/// Where a command's bodies run.
-#[derive(Clone, Debug)]
-pub enum Isolation {
-    /// In place.
-    InPlace(PermitRelease),
-    /// On a pool.
-    Pool(ThreadPool),
-}
-
-/// Something an operator should know about the definitions of a registry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Finding {
-    /// The command, pool or circuit it is about.
-    pub about: Box<str>,
-    /// What is the matter, and what applies.
-    pub message: Box<str>,
-}
 
 static GLOBAL: OnceLock<Registry> = OnceLock::new();
 
@@ -314,7 +297,7 @@ impl Registry {
         definition: &Definition,
         now: Timestamp,
     ) -> Result<CommandHandle, ConfigError> {
-        let Definition { key, config, isolation } = definition;
+        let Definition { key, config, isolation, named } = definition;
         let runtime = &self.0.runtime;
         let (pool, release) = match isolation {
             Isolation::InPlace(release) => (None, *release),
@@ -352,6 +335,7 @@ impl Registry {
             desk: Arc::new(Desk {
                 code: config.clone(),
                 isolation: isolation.clone(),
+                named: *named,
                 settings: arc_swap::ArcSwap::from_pointee(settings),
                 shares_circuit: shared.is_some(),
             }),
@@ -429,105 +413,7 @@ impl Registry {
     }
 }
 
-impl Finding {
-    fn new(about: impl fmt::Display, message: impl Into<Box<str>>) -> Self {
-        Self { about: about.to_string().into(), message: message.into() }
-    }
-}
-
-impl Isolation {
-    fn name(&self) -> &'static str {
-        match self {
-            Isolation::InPlace(_) => "semaphore",
-            Isolation::Pool(_) => "thread_pool",
-        }
-    }
-}
-
-impl Definition {
-    /// What differs in another definition of this identity. The first one stands.
-    ///
-    /// # Errors
-    ///
-    /// Another isolation: what the two build cannot be the same command.
-    fn clashes(&self, again: &Definition) -> Result<Vec<Finding>, ConfigError> {
-        let differs = match (&self.isolation, &again.isolation) {
-            (Isolation::InPlace(first), Isolation::InPlace(again)) => first != again,
-            (Isolation::Pool(first), Isolation::Pool(again)) => {
-                let group = self.key.group();
-                let (first, again) = (first.name_in(group), again.name_in(group));
-                if first != again {
-                    let message = format!("is defined on two pools; it runs on {first}");
-                    return Ok(vec![Finding::new(&self.key, message)]);
-                }
-                false
-            }
-            (first, again) => {
-                let allowed = format!("{}, with which it was defined first", first.name());
-                return Err(ConfigError::new("isolation", again.name(), allowed).of(&self.key));
-            }
-        };
-        let message = "is defined twice, differently; the first definition stands";
-        let clash = (differs || self.config != again.config).then(|| Finding::new(&self.key, message));
-        Ok(clash.into_iter().collect())
-    }
-}
-
 impl State {
-    /// Notes what was not noted before, and returns it.
-    fn note(&mut self, findings: &[Finding]) -> Vec<Finding> {
-        let news = findings.iter().filter(|finding| !self.findings.contains(finding));
-        let news: Vec<Finding> = news.cloned().collect();
-        self.findings.extend_from_slice(&news);
-        news
-    }
-
-    /// What a definition says that something which exists says differently.
-    fn clashes(&self, definition: &Definition) -> Result<Vec<Finding>, ConfigError> {
-        let first = self.first_definition(&definition.key);
-        self.clashes_with(first.as_ref(), definition)
-    }
-
-    /// The same, where this identity's first definition is known, or there is none.
-    fn clashes_with(
-        &self,
-        first: Option<&Definition>,
-        definition: &Definition,
-    ) -> Result<Vec<Finding>, ConfigError> {
-        let clashes = first.map_or(Ok(Vec::new()), |first| first.clashes(definition))?;
-        Ok(if clashes.is_empty() { self.clashes_of_parts(definition) } else { clashes })
-    }
-
-    /// What the listed command of this identity was defined by.
-    fn first_definition(&self, key: &CommandKey) -> Option<Definition> {
-        let Desk { code, isolation, .. } = &*self.commands.get(key)?.desk;
-        Some(Definition { key: key.clone(), config: code.clone(), isolation: isolation.clone() })
-    }
-
-    /// The same, of the pool and the shared circuit that it names.
-    fn clashes_of_parts(&self, definition: &Definition) -> Vec<Finding> {
-        let Definition { key, config, isolation } = definition;
-        let mut clashes = Vec::new();
-        let message = || format!("{key} defines it differently; the first definition stands");
-        if let Isolation::Pool(wanted) = isolation
-            && let Some(pool) = self.pools.get(wanted.name_in(key.group()))
-            && pool.differs_from(wanted)
-        {
-            clashes.push(Finding::new(format_args!("pool {}", pool.name()), message()));
-        }
-        let layers = self.layers.of(key, config);
-        if let Some(name) = Settings::shared_circuit(&layers)
-            && let Some(circuit) = self.circuits.get(name)
-        {
-            let settings = Settings::resolve(&layers, None);
-            let shape = settings.shape();
-            if circuit.rules() != settings.rules() || shape.is_ok_and(|shape| shape != circuit.shape()) {
-                clashes.push(Finding::new(format_args!("circuit {name}"), message()));
-            }
-        }
-        clashes
-    }
-
     /// Every command that may be called, listed or not.
     fn handles(&self) -> Vec<CommandHandle> {
         let unlisted = self.unlisted.iter().filter_map(|(core, desk)| {

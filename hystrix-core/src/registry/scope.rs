@@ -52,7 +52,8 @@ impl Registry {
 }
 
 /// The registry that was entered on this thread, if one was.
-fn entered() -> Option<Registry> {
+#[inline]
+pub(crate) fn entered() -> Option<Registry> {
     if SCOPES.load(Relaxed) == 0 {
         return None;
     }

@@ -83,6 +83,12 @@ impl ThreadPool {
         self
     }
 
+    /// The pool without what it was given, for a definition that cannot be.
+    pub(crate) fn with_default_sizes(&self) -> Self {
+        let name = self.name.clone().filter(|name| !name.contains('\0'));
+        Self { name, ..Self::of_the_group() }
+    }
+
     /// More workers than any machine carries: what lies beyond is a slip of the keyboard.
     const MAX_WORKERS: usize = 65_536;
 

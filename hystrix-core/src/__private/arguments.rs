@@ -1,0 +1,266 @@
+//! What a function's arguments, result and given command must be able to do. Each demand is a trait, so that a mistake is told in the
+//! library's words, at the argument, and once.
+
+use std::borrow::{Borrow, Cow};
+use std::fmt;
+
+use super::ways::ErrorOf;
+use crate::command::{Command, PoolCommand};
+use crate::sync::global::Arc;
+
+// ===== the result =====
+
+/// What an annotated function may return.
+#[diagnostic::on_unimplemented(
+    message = "a command returns a `Result`, and `{Self}` is none",
+    label = "not a `Result<T, E>`",
+    note = "the error says what a caller gets when the command is refused: `CommandError<E>`, or an error that is `From<Rejection>`"
+)]
+pub trait Output<M> {}
+
+impl<T, E: ErrorOf<M>, M> Output<M> for Result<T, E> {}
+
+/// Checks a function's return type.
+#[inline]
+pub const fn assert_output<R: Output<M>, M>() {}
+
+/// Stands for a value that is never made: tells an async body its type.
+#[must_use]
+pub fn planted<T>() -> T {
+    unreachable!("it stands behind a condition that is false")
+}
+
+// ===== arguments that move to a worker =====
+
+/// An argument that a worker can have.
+#[diagnostic::on_unimplemented(
+    message = "the argument's type `{Self}` cannot move to a worker thread",
+    label = "the body runs on a thread pool, so what it uses must be `Send + 'static`",
+    note = "make the argument `Send`, or use semaphore isolation, whose bodies stay on their caller's thread"
+)]
+pub trait Moved {
+    /// The argument's own type.
+    type Itself;
+
+    /// Itself.
+    fn itself(self) -> Self::Itself;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Send + 'static> Moved for T {
+    type Itself = T;
+
+    #[inline]
+    fn itself(self) -> T {
+        self
+    }
+}
+
+/// Checks an argument on its way to a worker. Where the check fails its type is unknown, so nothing that follows is reported.
+#[inline]
+pub fn send<T: Moved>(argument: T) -> T::Itself {
+    argument.itself()
+}
+
+// ===== arguments that are needed twice =====
+
+/// An argument that the body takes and another option needs too.
+#[diagnostic::on_unimplemented(
+    message = "the argument's type `{Self}` is not `Clone`, and the argument is needed twice",
+    label = "the body takes it, and an option of the attribute uses it too",
+    note = "make it `Clone`, pass it by reference, or do not name it in the option"
+)]
+pub trait Kept {
+    /// The argument's own type.
+    type Itself;
+
+    /// Another one.
+    fn another(&self) -> Self::Itself;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Clone> Kept for T {
+    type Itself = T;
+
+    #[inline]
+    fn another(&self) -> T {
+        self.clone()
+    }
+}
+
+/// Keeps an argument for an option.
+#[inline]
+pub fn keep<T: Kept>(argument: &T) -> T::Itself {
+    argument.another()
+}
+
+// ===== arguments that are made owned and lent to the body =====
+
+/// A borrowed argument that can be made owned, and lent again.
+#[diagnostic::on_unimplemented(
+    message = "the argument's type `{Self}` cannot be made owned for a worker",
+    label = "`to_owned` takes `&T` where `T: ToOwned`, such as `&str`, `&[T]` or `&T` with `T: Clone`, `Option` of those, and `Cow`",
+    note = "what it makes must be `Send + 'static`"
+)]
+pub trait Owning {
+    /// What the worker has. It knows how it is lent, and has no lifetime.
+    type Owned: Lend;
+
+    /// Makes it owned.
+    fn own(self) -> Self::Owned;
+}
+
+/// What lends a body its argument. Called by the expansion as a method, under its inherent name.
+pub trait Lend: Send + 'static {}
+
+/// Lends `&B`.
+pub struct Lent<B: ToOwned + ?Sized>(B::Owned);
+/// Lends `Option<&B>`.
+pub struct LentOption<B: ToOwned + ?Sized>(Option<B::Owned>);
+/// Lends `Cow<B>`.
+pub struct LentCow<B: ToOwned + ?Sized>(B::Owned);
+
+macro_rules! lent {
+    ($($borrowed:ty => $lent:ident: $argument:ident $own:expr, $owned:ident $lend:expr, $as:ty;)*) => {$(
+        #[diagnostic::do_not_recommend]
+        impl<B> Owning for $borrowed
+        where
+            B: ToOwned<Owned: Send + 'static> + ?Sized + 'static,
+        {
+            type Owned = $lent<B>;
+
+            #[inline]
+            fn own(self) -> $lent<B> {
+                let $argument = self;
+                $lent($own)
+            }
+        }
+
+        impl<B: ToOwned<Owned: Send + 'static> + ?Sized + 'static> Lend for $lent<B> {}
+
+        impl<B: ToOwned + ?Sized> $lent<B> {
+            /// Lends it to the body.
+            #[inline]
+            pub fn lend(&self) -> $as {
+                let $owned = &self.0;
+                $lend
+            }
+        }
+
+        impl<B: ToOwned + ?Sized> fmt::Debug for $lent<B> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(stringify!($lent))
+            }
+        }
+    )*};
+}
+
+lent! {
+    &B => Lent: argument argument.to_owned(), owned owned.borrow(), &B;
+    Option<&B> => LentOption: argument argument.map(ToOwned::to_owned), owned owned.as_ref().map(Borrow::borrow), Option<&B>;
+    Cow<'_, B> => LentCow: argument argument.into_owned(), owned Cow::Borrowed(owned.borrow()), Cow<'_, B>;
+}
+
+/// Makes an argument owned, for a worker.
+#[inline]
+pub fn own<A: Owning>(argument: A) -> A::Owned {
+    argument.own()
+}
+
+// ===== a function that is a fallback =====
+
+/// A function that takes the arguments of a command, and then the error.
+#[diagnostic::on_unimplemented(
+    message = "this function cannot be the fallback: it must take the command's arguments, then the error",
+    label = "must take `{Args}`, then `{X}`",
+    note = "a receiver comes first; arguments are passed as the command has them; it returns what the command returns, or in an async command a future of it"
+)]
+pub trait TakesThenError<Args, X, A> {
+    /// Calls it.
+    fn call(self, args: Args, error: X) -> A;
+}
+
+macro_rules! takes_then_error {
+    ($($arg:ident)*) => {
+        #[diagnostic::do_not_recommend]
+        impl<G, X, A, $($arg),*> TakesThenError<($($arg,)*), X, A> for G
+        where
+            G: FnOnce($($arg,)* X) -> A,
+        {
+            #[inline]
+            #[allow(non_snake_case, clippy::allow_attributes, reason = "one name for a type and its value")]
+            fn call(self, ($($arg,)*): ($($arg,)*), error: X) -> A {
+                self($($arg,)* error)
+            }
+        }
+    };
+}
+
+takes_then_error!();
+takes_then_error!(A1);
+takes_then_error!(A1 A2);
+takes_then_error!(A1 A2 A3);
+takes_then_error!(A1 A2 A3 A4);
+takes_then_error!(A1 A2 A3 A4 A5);
+takes_then_error!(A1 A2 A3 A4 A5 A6);
+takes_then_error!(A1 A2 A3 A4 A5 A6 A7);
+takes_then_error!(A1 A2 A3 A4 A5 A6 A7 A8);
+takes_then_error!(A1 A2 A3 A4 A5 A6 A7 A8 A9);
+takes_then_error!(A1 A2 A3 A4 A5 A6 A7 A8 A9 A10);
+takes_then_error!(A1 A2 A3 A4 A5 A6 A7 A8 A9 A10 A11);
+takes_then_error!(A1 A2 A3 A4 A5 A6 A7 A8 A9 A10 A11 A12);
+
+// ===== a given command =====
+
+/// What `command = ..` may name.
+#[diagnostic::on_unimplemented(
+    message = "`command` takes a `Command` or a `PoolCommand`, and `{Self}` is neither",
+    label = "not a command",
+    note = "build one with `Command::builder(..)`; one of many keys with `build_keyed()` and `.get(&key)`"
+)]
+pub trait AsCommand {
+    /// The kind of command.
+    type Command: Clone;
+
+    /// The command.
+    fn as_command(&self) -> &Self::Command;
+}
+
+macro_rules! as_command {
+    ($($command:ident),*) => {$(
+        impl AsCommand for $command {
+            type Command = $command;
+
+            #[inline]
+            fn as_command(&self) -> &$command {
+                self
+            }
+        }
+    )*};
+}
+
+as_command!(Command, PoolCommand);
+
+impl<C: AsCommand + ?Sized> AsCommand for &C {
+    type Command = C::Command;
+
+    #[inline]
+    fn as_command(&self) -> &C::Command {
+        (**self).as_command()
+    }
+}
+
+impl<C: AsCommand + ?Sized> AsCommand for Arc<C> {
+    type Command = C::Command;
+
+    #[inline]
+    fn as_command(&self) -> &C::Command {
+        (**self).as_command()
+    }
+}
+
+/// The command that an attribute names.
+#[inline]
+pub fn given<C: AsCommand + ?Sized>(command: &C) -> &C::Command {
+    command.as_command()
+}

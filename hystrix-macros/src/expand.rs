@@ -8,12 +8,12 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::Type;
 use syn::spanned::Spanned;
 
-use crate::item::mentions;
+use crate::item::{Function, mentions};
 use crate::model::{
     Call, Companion, Definition, Fallback, Kept, Key, Model, Moved, ObjectMove, Source, Use, kept_self,
     replace_self,
 };
-use crate::result::{Shape, inferable};
+use crate::result::{self, Shape, inferable};
 
 /// The name of what stands beside a function for `command_of!`.
 pub(crate) fn companion_name(function: &str, span: Span) -> Ident {
@@ -26,6 +26,27 @@ const MOVED_SELF: &str = "__hystrix_self";
 /// A name of our own.
 fn own(name: &str) -> Ident {
     Ident::new(name, Span::mixed_site())
+}
+
+/// The place of a user's token, for tokens of our own: an error about them is shown there.
+fn at(span: Span) -> Span {
+    Span::mixed_site().located_at(span)
+}
+
+fn own_at(name: &str, span: Span) -> Ident {
+    Ident::new(name, at(span))
+}
+
+/// A function that is printed as it stands, because of a mistake elsewhere. The body of a queued one is written for another type, so it is left
+/// out.
+pub(crate) fn bare(function: &Function, item: TokenStream) -> TokenStream {
+    match result::shape(function, &mut |_| ()) {
+        Shape::Queued { .. } => {
+            let head = function.head();
+            quote!(#head { ::core::unreachable!() })
+        }
+        _ => item,
+    }
 }
 
 impl Model {
@@ -61,8 +82,14 @@ impl Model {
     }
 
     fn private(&self) -> TokenStream {
+        self.private_at(Span::call_site())
+    }
+
+    /// The same for an error that is to be shown at a user's token.
+    fn private_at(&self, span: Span) -> TokenStream {
         let krate = &self.krate;
-        quote_spanned!(Span::mixed_site()=> #krate::__private)
+        let private = quote_spanned!(at(span)=> #krate::__private);
+        located(&private, span)
     }
 
     // ===== the steps of a call =====
@@ -70,15 +97,13 @@ impl Model {
     fn steps(&self, body: &Group) -> TokenStream {
         let (command, call, way) = (own("command"), own("call"), own("way"));
         let find = self.find(&command);
-        let check = self.check_output();
         let keeps = self.keeps();
         let moves = self.moves();
         let prepare = self.prepare(body);
-        let way_of = self.way(&call);
-        let options = self.options(&call, &way);
+        let way_of = self.way("call");
+        let options = self.options();
         let finish = self.finish(&call, &way);
         quote! {
-            #check
             #find
             #keeps
             #moves
@@ -93,12 +118,12 @@ impl Model {
     fn find(&self, command: &Ident) -> TokenStream {
         let private = self.private();
         match &self.command {
-            Source::Given { expr, borrowed: true } => {
-                let given = quote_spanned!(expr.span()=> #private::given(&(#expr)));
-                quote!(let #command = #given;)
-            }
-            Source::Given { expr, borrowed: false } => {
-                let given = quote_spanned!(expr.span()=> #private::given(&(#expr)));
+            Source::Given { expr, borrowed } => {
+                let private = self.private_at(expr.span());
+                let given = quote_spanned!(at(expr.span())=> #private::given(&(#expr)));
+                if *borrowed {
+                    return quote!(let #command = #given;);
+                }
                 let kept = own("kept");
                 quote! {
                     let #kept = ::core::clone::Clone::clone(#given);
@@ -112,10 +137,11 @@ impl Model {
                 let find = quote!(__HYSTRIX_SITE.find(#of, #define));
                 let found = match &definition.key {
                     Key::PerCall(key) => {
-                        let (family, get) = (own("family"), quote_spanned!(key.span()=> get));
+                        let family = own_at("family", key.span());
+                        let member = quote_spanned!(at(key.span())=> #family.get(&(#key)));
                         quote! {
                             let #family = #find;
-                            let #command = &#family.#get(&(#key));
+                            let #command = &#member;
                         }
                     }
                     _ => quote!(let #command = #find;),
@@ -159,17 +185,19 @@ impl Model {
         })
     }
 
-    /// Puts a wrong return type on the type.
-    fn check_output(&self) -> TokenStream {
-        let private = self.private();
-        let output = match &self.shape {
-            Shape::Sync { output } | Shape::Async { output } | Shape::Boxed { output, .. } => output,
-            Shape::Queued { .. } => return TokenStream::new(),
-        };
-        if self.rejected.is_some() || mentions(&output.to_token_stream(), &["impl"]).is_some() {
-            return TokenStream::new();
+    /// A function's return type, checked where it can be named.
+    fn checked(&self, output: &Type) -> TokenStream {
+        if mentions(&output.to_token_stream(), &["impl"]).is_some() {
+            return inferable(output).into_token_stream();
         }
-        quote_spanned!(output.span()=> #private::assert_output::<#output, _>();)
+        let span = output.span();
+        let private = self.private_at(span);
+        let checked = own_at(if self.is_on_pool() { "WorkerChecked" } else { "Checked" }, span);
+        quote_spanned!(at(span)=> #private::#checked<#output>)
+    }
+
+    fn is_on_pool(&self) -> bool {
+        matches!(&self.command, Source::Defined(Definition { on_pool: true, .. }))
     }
 
     // ===== arguments =====
@@ -192,7 +220,8 @@ impl Model {
         for (number, used) in self.uses().into_iter().enumerate() {
             for Kept { name, cfg } in &used.kept {
                 let (kept, cfg) = (kept(name, number), condition(cfg));
-                let keep = quote_spanned!(name.span()=> #private::keep(&#name));
+                let private = self.private_at(name.span());
+                let keep = quote_spanned!(at(name.span())=> #private::keep(&#name));
                 keeps.extend(quote!(#cfg let #kept = #keep;));
             }
             if let Some(span) = used.keeps_self {
@@ -221,27 +250,30 @@ impl Model {
 
     /// What the worker gets: each argument checked on its way, or made owned.
     fn moves(&self) -> TokenStream {
-        let private = self.private();
         let moves = self.moved.iter().map(|moved| match moved {
             Moved::Checked(simple) => {
                 let name = &simple.name;
-                let send = quote_spanned!(name.span()=> #private::send(#name));
+                let private = self.private_at(name.span());
+                let send = quote_spanned!(at(name.span())=> #private::send(#name));
                 quote!(let #name = #send;)
             }
             Moved::Guard(_) => TokenStream::new(),
             Moved::Lent { name, .. } => {
                 let owned = kept_as("owned", name);
-                let own = quote_spanned!(name.span()=> #private::own(#name));
+                let private = self.private_at(name.span());
+                let own = quote_spanned!(at(name.span())=> #private::own(#name));
                 quote!(let #owned = #own;)
             }
             Moved::Object(ObjectMove::Cloned(span)) => {
                 let (object, token) = (own("object"), Ident::new("self", *span));
-                let send = quote_spanned!(*span=> #private::send(#private::keep::<Self>(#token)));
+                let private = self.private_at(*span);
+                let send = quote_spanned!(at(*span)=> #private::send(#private::keep::<Self>(#token)));
                 quote!(let #object = #send;)
             }
             Moved::Object(ObjectMove::Counted(span)) => {
                 let (object, token) = (own("object"), Ident::new("self", *span));
-                let send = quote_spanned!(*span=> #private::send(::core::clone::Clone::clone(#token)));
+                let private = self.private_at(*span);
+                let send = quote_spanned!(at(*span)=> #private::send(::core::clone::Clone::clone(#token)));
                 quote!(let #object = #send;)
             }
         });
@@ -283,7 +315,7 @@ impl Model {
         };
         let lent = self.lent();
         match &self.shape {
-            Shape::Sync { output } => run(&inferable(output).to_token_stream(), &lent, &body),
+            Shape::Sync { output } => run(&self.checked(output), &lent, &body),
             Shape::Queued { value, error, .. } => {
                 run(&quote!(::core::result::Result<#value, #error>), &lent, &body)
             }
@@ -298,7 +330,7 @@ impl Model {
 
     /// Tells an async body its type: behind a condition that is false, so that nothing is unreachable.
     fn planted(&self, output: &Type) -> TokenStream {
-        let (private, output) = (self.private(), inferable(output));
+        let (private, output) = (self.private(), self.checked(output));
         quote! {
             if false {
                 return #private::planted::<#output>();
@@ -306,61 +338,58 @@ impl Model {
         }
     }
 
-    fn way(&self, call: &Ident) -> TokenStream {
-        let private = self.private();
-        match self.shape {
-            Shape::Queued { .. } => quote!(#private::as_is(&#call)),
-            _ if self.rejected.is_some() => quote!(#private::as_is(&#call)),
-            _ => quote!(#private::way(&#call)),
-        }
+    /// The way of the error. A mistake in it is one of the return type.
+    fn way(&self, call: &str) -> TokenStream {
+        let output = match &self.shape {
+            Shape::Sync { output } | Shape::Async { output } | Shape::Boxed { output, .. }
+                if self.rejected.is_none() =>
+            {
+                output
+            }
+            _ => {
+                let (private, call) = (self.private(), own(call));
+                return quote!(#private::as_is(&#call));
+            }
+        };
+        let span = output.span();
+        let (private, call) = (self.private_at(span), own_at(call, span));
+        quote_spanned!(at(span)=> #private::way(&#call))
     }
 
-    fn options(&self, call: &Ident, way: &Ident) -> TokenStream {
+    fn options(&self) -> TokenStream {
         let mut options = TokenStream::new();
-        let mut condition = None;
+        let mut last = None;
         for (number, rule) in self.rules.iter().enumerate() {
             let (name, expr) = (&rule.name, self.used(&rule.rule, number, &rule.rule.expr));
-            if name == "ignore" {
-                options.extend(quote!(let #call = #call.#name(#way.error_rule(#expr));));
-            } else if name == "fallback_if" {
-                condition = Some(quote!(let #call = #call.#name(#way.condition(#expr));));
-            } else {
-                options.extend(quote!(let #call = #call.#name(#expr);));
+            match &*name.to_string() {
+                "ignore" => options.extend(option(name, rule.rule.span, Some("error_rule"), &expr)),
+                // Asked about the error of the call, so it goes behind the fallback.
+                "fallback_if" => last = Some(option(name, rule.rule.span, Some("condition"), &expr)),
+                _ => options.extend(option(name, rule.rule.span, None, &expr)),
             }
         }
-        let number = self.rules.len();
-        let is_async = matches!(self.shape, Shape::Async { .. } | Shape::Boxed { .. });
-        let seen = if is_async { quote!(fallback_async) } else { quote!(fallback) };
-        let method = |owned: bool| if owned { quote!(fallback_owned) } else { quote!(fallback) };
-        match &self.fallback {
-            Fallback::None => {}
-            Fallback::Value(value) => {
-                let expr = self.used(value, number, &value.expr);
-                options.extend(quote!(let #call = #call.fallback_value(#expr);));
-            }
-            Fallback::Called { how, owned } => {
-                let (expr, method) = (self.used(how, number, &how.expr), method(*owned));
-                options.extend(quote!(let #call = #call.#method(#way.#seen(#expr));));
-            }
-            Fallback::Function { path, calls, owned } => {
-                let method = method(*owned);
-                let calls = calls.iter().map(|case| self.function_fallback(path, case, way));
-                let function = self.used(path, number, &quote!(#(#calls)*));
-                options.extend(quote!(let #call = #call.#method(#way.#seen(#function));));
-            }
-        }
-        options.extend(condition);
+        options.extend(self.fallback(self.rules.len()));
+        options.extend(last);
         options
     }
 
-    fn function_fallback(&self, path: &Use, call: &Call, way: &Ident) -> TokenStream {
-        let (path, args) = (&path.expr, &call.args);
-        let function = quote_spanned!(path.span()=> function);
-        let fallback = quote!(#way.#function(#path, (#(#args,)*)));
-        match &call.cfg {
-            Some(cfg) => quote!(#[cfg(#cfg)] { #fallback }),
-            None => fallback,
-        }
+    fn fallback(&self, number: usize) -> TokenStream {
+        let is_async = matches!(self.shape, Shape::Async { .. } | Shape::Boxed { .. });
+        let seen = if is_async { "fallback_async" } else { "fallback" };
+        let (used, owned, expr) = match &self.fallback {
+            Fallback::None => return TokenStream::new(),
+            Fallback::Value(value) => {
+                let expr = self.used(value, number, &value.expr);
+                return option(&own_at("fallback_value", value.span), value.span, None, &expr);
+            }
+            Fallback::Called { how, owned } => (how, owned, how.expr.clone()),
+            Fallback::Function { path, calls, owned } => {
+                let calls = calls.iter().map(|case| function_fallback(path, case, is_async));
+                (path, owned, calls.collect())
+            }
+        };
+        let method = own_at(if *owned { "fallback_owned" } else { "fallback" }, used.span);
+        option(&method, used.span, Some(seen), &self.used(used, number, &expr))
     }
 
     fn finish(&self, call: &Ident, way: &Ident) -> TokenStream {
@@ -422,6 +451,43 @@ impl Definition {
     fn of(&self, _private: &TokenStream) -> TokenStream {
         if self.of_type { quote!(::core::any::type_name::<Self>()) } else { quote!("") }
     }
+}
+
+/// `let call = call.option(way.seen(expr));`
+fn option(method: &Ident, span: Span, seen: Option<&str>, expr: &TokenStream) -> TokenStream {
+    let (call, way) = (own_at("call", span), own_at("way", span));
+    let method = own_at(&method.to_string(), span);
+    let value = match seen {
+        Some(seen) => {
+            let seen = own_at(seen, span);
+            quote_spanned!(at(span)=> #way.#seen(#expr))
+        }
+        None => expr.clone(),
+    };
+    quote_spanned!(at(span)=> let #call = #call.#method(#value);)
+}
+
+/// A function with the arguments it is to get.
+fn function_fallback(path: &Use, call: &Call, is_async: bool) -> TokenStream {
+    let (function, span) = (&path.expr, path.span);
+    let way = own_at("way", span);
+    let method = own_at(if is_async { "function_async" } else { "function" }, span);
+    // What does not fit is a mistake of the fallback, not of the argument.
+    let args = call.args.iter().map(|arg| located(arg, span));
+    let fallback = quote_spanned!(at(span)=> #way.#method(#function, (#(#args,)*)));
+    match &call.cfg {
+        Some(cfg) => quote!(#[cfg(#cfg)] { #fallback }),
+        None => fallback,
+    }
+}
+
+/// Tokens that mean the same and stand elsewhere.
+fn located(tokens: &TokenStream, span: Span) -> TokenStream {
+    let moved = tokens.clone().into_iter().map(|mut token| {
+        token.set_span(token.span().located_at(span));
+        token
+    });
+    moved.collect()
 }
 
 /// A synchronous body. Its own braces stay the closure's where nothing stands before it.

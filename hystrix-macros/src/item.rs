@@ -240,8 +240,9 @@ pub(crate) fn mentions(tokens: &TokenStream, names: &[&str]) -> Option<Span> {
                 // `.name` is a field, `name:` one of a struct literal, `name::` a module.
                 let colon = matches!(tokens.peek(), Some(TokenTree::Punct(punct)) if punct.as_char() == ':');
                 let text = ident.unraw().to_string();
-                let is_self = text == "self" || text == "Self";
-                if names.contains(&&*text) && previous != '.' && (!colon || is_self) {
+                // Of `self` and types there are no fields.
+                let is_type = text == "self" || text.starts_with(char::is_uppercase);
+                if names.contains(&&*text) && previous != '.' && (!colon || is_type) {
                     return Some(ident.span());
                 }
             }

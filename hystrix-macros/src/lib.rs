@@ -35,11 +35,14 @@ pub fn command_of(path: proc_macro::TokenStream) -> proc_macro::TokenStream {
 }
 
 fn command_impl(args: TokenStream, item: TokenStream) -> TokenStream {
-    let expanded = syn::parse2::<item::Function>(item.clone())
-        .and_then(|function| model::Model::judge(args::Args::read(args), function));
-    match expanded {
+    let function = match syn::parse2::<item::Function>(item.clone()) {
+        Ok(function) => function,
+        Err(error) => return with_errors(item, &error),
+    };
+    let bare = expand::bare(&function, item);
+    match model::Model::judge(args::Args::read(args), function) {
         Ok(model) => model.expand(),
-        Err(error) => with_errors(item, &error),
+        Err(error) => with_errors(bare, &error),
     }
 }
 

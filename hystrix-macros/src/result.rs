@@ -1,7 +1,7 @@
 //! What a function returns, as far as its signature says: decides what kind of command it is.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, quote};
+use quote::ToTokens;
 use syn::spanned::Spanned;
 use syn::{GenericArgument, GenericParam, PathArguments, ReturnType, Type, TypeParamBound};
 
@@ -16,19 +16,18 @@ pub(crate) enum Shape {
     /// The same after another macro has made a boxed future of it: what the future's block holds.
     Boxed { output: Type, body: TokenStream },
     /// Returns at once, with a handle.
-    Queued { value: Type, error: Type, at: Span },
+    Queued { value: Box<Type>, error: Box<Type>, at: Span },
 }
 
 /// Reads the signature; what cannot be is reported.
 pub(crate) fn shape(function: &Function, wrong: &mut dyn FnMut(syn::Error)) -> Shape {
     let sig = &function.sig;
-    let none = || Type::Tuple(syn::parse_quote!(()));
     let output = match &sig.output {
         ReturnType::Type(_, ty) => (**ty).clone(),
         ReturnType::Default => {
             let message = "a command returns a `Result`, and this function returns nothing: write `-> Result<(), CommandError<E>>`, or an error that is `From<Rejection>`";
             wrong(syn::Error::new(sig.ident.span(), message));
-            none()
+            return Shape::Sync { output: syn::parse_quote!(()) };
         }
     };
     if let Some(queued) = queued(&output) {
@@ -56,9 +55,11 @@ pub(crate) fn shape(function: &Function, wrong: &mut dyn FnMut(syn::Error)) -> S
 fn queued(ty: &Type) -> Option<Shape> {
     let segment = last_segment(ty).filter(|segment| segment.ident == "Queued")?;
     match &types(&segment.arguments)[..] {
-        [value, error] => {
-            Some(Shape::Queued { value: (*value).clone(), error: (*error).clone(), at: segment.ident.span() })
-        }
+        [value, error] => Some(Shape::Queued {
+            value: Box::new((*value).clone()),
+            error: Box::new((*error).clone()),
+            at: segment.ident.span(),
+        }),
         _ => None,
     }
 }
@@ -162,12 +163,19 @@ fn not_a_result(ty: &Type, is_async: bool) -> Option<syn::Error> {
                 "i128", "isize", "f32", "f64", "String", "Option", "Vec", "Box", "Arc",
             ];
             if PLAIN.contains(&&*name) {
-                return error(&format!("`{}`", quote!(#ty)));
+                return error(&format!("`{}`", as_written(ty)));
             }
             let value = (name == "Result").then(|| types(&segment.arguments).into_iter().next())??;
             (!is_async && is_lazy(value) && is_future(value)).then(|| future("a future in a result"))?
         }
     }
+}
+
+/// A type without the spaces that tokens have between them.
+fn as_written(ty: &Type) -> String {
+    let text = ty.to_token_stream().to_string();
+    let tight = [(" < ", "<"), (" >", ">"), (" :: ", "::"), (" ,", ","), ("& ", "&")];
+    tight.iter().fold(text, |text, (loose, tight)| text.replace(loose, tight))
 }
 
 /// A type that is a future itself, not one that holds or makes one.

@@ -4,7 +4,6 @@
 use std::borrow::{Borrow, Cow};
 use std::fmt;
 
-use super::ways::ErrorOf;
 use crate::command::{Command, PoolCommand};
 use crate::sync::global::Arc;
 
@@ -16,13 +15,35 @@ use crate::sync::global::Arc;
     label = "not a `Result<T, E>`",
     note = "the error says what a caller gets when the command is refused: `CommandError<E>`, or an error that is `From<Rejection>`"
 )]
-pub trait Output<M> {}
+pub trait Output {
+    /// Itself; unknown where it is no result, so that nothing that follows is reported.
+    type Itself;
+}
 
-impl<T, E: ErrorOf<M>, M> Output<M> for Result<T, E> {}
+impl<T, E> Output for Result<T, E> {
+    type Itself = Self;
+}
 
-/// Checks a function's return type.
-#[inline]
-pub const fn assert_output<R: Output<M>, M>() {}
+/// What an annotated function may return whose body runs on a worker.
+#[diagnostic::on_unimplemented(
+    message = "the result `{Self}` cannot come back from a worker thread",
+    label = "the body runs on a thread pool, so value and error must be `Send + 'static`",
+    note = "make them `Send`, or use semaphore isolation, whose bodies stay on their caller's thread"
+)]
+pub trait WorkerOutput {
+    /// Itself.
+    type Itself;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Send + 'static, E: Send + 'static> WorkerOutput for Result<T, E> {
+    type Itself = Self;
+}
+
+/// A function's return type, checked.
+pub type Checked<R> = <R as Output>::Itself;
+/// The same of a body on a worker.
+pub type WorkerChecked<R> = <R as WorkerOutput>::Itself;
 
 /// Stands for a value that is never made: tells an async body its type.
 #[must_use]
@@ -168,6 +189,23 @@ pub fn own<A: Owning>(argument: A) -> A::Owned {
 }
 
 // ===== a function that is a fallback =====
+
+/// What a function returns that is the fallback of a synchronous one.
+#[diagnostic::on_unimplemented(
+    message = "a fallback returns what its command returns, and this one returns `{Self}`",
+    label = "must return `Result<{T}, {E}>`",
+    note = "an `async fn` can be the fallback of an `async fn` only"
+)]
+pub trait Answers<T, E> {
+    /// Itself.
+    fn result(self) -> Result<T, E>;
+}
+
+impl<T, E> Answers<T, E> for Result<T, E> {
+    fn result(self) -> Self {
+        self
+    }
+}
 
 /// A function that takes the arguments of a command, and then the error.
 #[diagnostic::on_unimplemented(

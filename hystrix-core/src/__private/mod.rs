@@ -9,8 +9,8 @@ mod site;
 mod ways;
 
 pub use self::arguments::{
-    AsCommand, Kept, Lend, Lent, LentCow, LentOption, Moved, Output, Owning, TakesThenError, assert_output,
-    given, keep, own, planted, send,
+    Answers, AsCommand, Checked, Kept, Lend, Lent, LentCow, LentOption, Moved, Output, Owning,
+    TakesThenError, WorkerChecked, WorkerOutput, given, keep, own, planted, send,
 };
 pub use self::site::{AtSite, Found, Site};
 pub use self::ways::{AsIs, ErrorOf, Flat, Own, Way, as_is, way};

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::arguments::TakesThenError;
+use super::arguments::{Answers, TakesThenError};
 use crate::command::Call;
 use crate::error::{CommandError, Rejection};
 
@@ -27,6 +27,8 @@ pub struct Own;
 pub trait ErrorOf<M>: Sized {
     /// What rules and fallbacks see of it.
     type Seen;
+    /// The way itself: unknown where there is none, so that nothing that follows is reported.
+    type Way<T>;
 
     /// The error that rules see; none where a command inside was refused.
     fn seen(&self) -> Option<&Self::Seen>;
@@ -39,10 +41,14 @@ pub trait ErrorOf<M>: Sized {
 
     /// The function's error for that of its call.
     fn answer(error: CommandError<Self>) -> Self;
+
+    /// Begins.
+    fn way<T>() -> Self::Way<T>;
 }
 
 impl<E> ErrorOf<Flat> for CommandError<E> {
     type Seen = E;
+    type Way<T> = Way<T, Self, Flat>;
 
     fn seen(&self) -> Option<&E> {
         self.inner()
@@ -62,11 +68,16 @@ impl<E> ErrorOf<Flat> for CommandError<E> {
     fn answer(error: CommandError<Self>) -> Self {
         error.flatten()
     }
+
+    fn way<T>() -> Self::Way<T> {
+        Way(PhantomData)
+    }
 }
 
 #[diagnostic::do_not_recommend]
 impl<E: From<Rejection>> ErrorOf<Own> for E {
     type Seen = E;
+    type Way<T> = Way<T, E, Own>;
 
     fn seen(&self) -> Option<&E> {
         Some(self)
@@ -86,21 +97,25 @@ impl<E: From<Rejection>> ErrorOf<Own> for E {
             CommandError::Rejected(rejection) => rejection.into(),
         }
     }
+
+    fn way<T>() -> Self::Way<T> {
+        Way(PhantomData)
+    }
 }
 
 /// Makes a call's options of a function's, by the way of its error.
-pub struct Way<T, E, M>(PhantomData<fn() -> (T, E, M)>);
+pub struct Way<T, E, M>(PhantomData<fn() -> (Result<T, E>, M)>);
 
 /// The same where the function says how itself, or has no error of its own: options are the call's.
 pub struct AsIs<T, E>(PhantomData<fn() -> (T, E)>);
 
 /// Finds the way of a call's error.
 #[inline]
-pub fn way<C, B, T, E, P, K, M>(_call: &Call<'_, C, B, T, E, P, K>) -> Way<T, E, M>
+pub fn way<C, B, T, E, P, K, M>(_call: &Call<'_, C, B, T, E, P, K>) -> E::Way<T>
 where
     E: ErrorOf<M>,
 {
-    Way(PhantomData)
+    E::way()
 }
 
 /// Takes a call's error as it is.
@@ -146,9 +161,27 @@ impl<T, E: ErrorOf<M>, M> Way<T, E, M> {
         move |error| fallback(E::shown(error))
     }
 
-    /// A function that is a fallback: takes the arguments, then the error.
+    /// A function that is the fallback of a synchronous one: takes the arguments, then the error.
     #[inline]
-    pub fn function<G, Args, A>(self, function: G, args: Args) -> impl FnOnce(CommandError<E::Seen>) -> A
+    pub fn function<G, Args, A>(
+        self,
+        function: G,
+        args: Args,
+    ) -> impl FnOnce(CommandError<E::Seen>) -> Result<T, E> + use<T, E, M, G, Args, A>
+    where
+        G: TakesThenError<Args, CommandError<E::Seen>, A>,
+        A: Answers<T, E>,
+    {
+        move |error| function.call(args, error).result()
+    }
+
+    /// The same of an asynchronous one.
+    #[inline]
+    pub fn function_async<G, Args, A>(
+        self,
+        function: G,
+        args: Args,
+    ) -> impl FnOnce(CommandError<E::Seen>) -> A + use<T, E, M, G, Args, A>
     where
         G: TakesThenError<Args, CommandError<E::Seen>, A>,
     {
@@ -191,9 +224,27 @@ impl<T, E> AsIs<T, E> {
         fallback
     }
 
-    /// A function that is a fallback: takes the arguments, then the error.
+    /// A function that is the fallback of a synchronous one: takes the arguments, then the error.
     #[inline]
-    pub fn function<G, Args, A>(self, function: G, args: Args) -> impl FnOnce(CommandError<E>) -> A
+    pub fn function<G, Args, A>(
+        self,
+        function: G,
+        args: Args,
+    ) -> impl FnOnce(CommandError<E>) -> Result<T, E> + use<T, E, G, Args, A>
+    where
+        G: TakesThenError<Args, CommandError<E>, A>,
+        A: Answers<T, E>,
+    {
+        move |error| function.call(args, error).result()
+    }
+
+    /// The same of an asynchronous one.
+    #[inline]
+    pub fn function_async<G, Args, A>(
+        self,
+        function: G,
+        args: Args,
+    ) -> impl FnOnce(CommandError<E>) -> A + use<T, E, G, Args, A>
     where
         G: TakesThenError<Args, CommandError<E>, A>,
     {

@@ -234,6 +234,10 @@ pub struct Plain;
 pub struct Later;
 
 /// What an async command's fallback may return: `Result<T, E>`, or a future of it. Sealed by its marker.
+#[diagnostic::on_unimplemented(
+    message = "a fallback returns what its command returns, and this one returns `{Self}`",
+    label = "must return `Result<{T}, {E}>`, or in an asynchronous call a future of it"
+)]
 pub trait IntoAnswer<T, E, M> {
     /// The answer to come.
     #[doc(hidden)]

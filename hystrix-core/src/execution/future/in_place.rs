@@ -32,8 +32,7 @@ pin_project! {
         K: AsyncFallback<T, E>,
     {
         #[pin]
-        stage: InPlace<Fut, K::Answer>,
-        make: Option<F>,
+        stage: InPlace<F, Fut, K::Answer>,
         judge: P,
         fallback: Option<K>,
         flight: Flight<'c>,
@@ -43,9 +42,10 @@ pin_project! {
 
 pin_project! {
     #[project = InPlaceAt]
-    enum InPlace<Fut, A> {
-        Start,
-        Delayed { delay: Delay },
+    // What makes the body is in the body's place, so that what both hold takes its room once.
+    enum InPlace<F, Fut, A> {
+        Start { make: Option<F> },
+        Delayed { delay: Delay, make: Option<F> },
         Running { #[pin] body: Fut },
         FallingBack { #[pin] answer: A },
         Done,
@@ -59,8 +59,7 @@ where
     #[inline]
     pub(crate) fn new(core: &'c Arc<Core>, make: F, judge: P, fallback: K) -> Self {
         Self {
-            stage: InPlace::Start,
-            make: Some(make),
+            stage: InPlace::Start { make: Some(make) },
             judge,
             fallback: Some(fallback),
             flight: Flight::new(core),
@@ -90,7 +89,7 @@ where
         let core = this.flight.core;
         loop {
             let attempt = match this.stage.as_mut().project() {
-                InPlaceAt::Start => {
+                InPlaceAt::Start { make } => {
                     let mut entry = Entry::new(core, Color::Other);
                     if let Err(refusal) = core.admit(&mut entry) {
                         Attempt::refused(refusal)
@@ -99,14 +98,15 @@ where
                         // No longer than the attempt has.
                         let delay = entry.delay.min(entry.cut_at().since(entry.arrival));
                         let delay = Delay::new(core.runtime.clone(), delay);
-                        this.stage.set(InPlace::Delayed { delay });
+                        let make = make.take();
+                        this.stage.set(InPlace::Delayed { delay, make });
                         continue;
                     } else {
                         // A body that is ready at once needs no ticket: only this poll can settle its attempt, and user code runs
                         // in `contained` only.
                         let held = Held::new(&**core, &entry);
                         let (start, cut_at) = (entry.arrival, entry.cut_at());
-                        let make = this.make.take().expect("a body begins once");
+                        let make = make.take().expect("a body begins once");
                         let mut ended = Ended::not_yet();
                         let ran = contained(|| {
                             let first = || begun(this.stage.as_mut(), make()).poll(cx);
@@ -129,9 +129,9 @@ where
                         this.flight.over(this.stage.as_mut(), over)
                     }
                 }
-                InPlaceAt::Delayed { delay } => {
+                InPlaceAt::Delayed { delay, make } => {
                     ready!(Pin::new(delay).poll(cx));
-                    match this.flight.begin(this.make) {
+                    match this.flight.begin(make) {
                         Ok(body) => {
                             this.stage.set(InPlace::Running { body });
                             continue;
@@ -151,7 +151,7 @@ where
                 }
                 InPlaceAt::Done => panic!("a call was polled after it had its answer"),
             };
-            this.stage.set(InPlace::Done);
+            this.stage.as_mut().end();
             let fallback = this.fallback.take().expect("an attempt is over once");
             match answer_later(core, attempt, fallback) {
                 Fallen::Answered(result) => return Poll::Ready(result),
@@ -166,7 +166,7 @@ where
 
 /// The body in its place.
 #[inline]
-fn begun<Fut, A>(mut stage: Pin<&mut InPlace<Fut, A>>, body: Fut) -> Pin<&mut Fut> {
+fn begun<F, Fut, A>(mut stage: Pin<&mut InPlace<F, Fut, A>>, body: Fut) -> Pin<&mut Fut> {
     stage.set(InPlace::Running { body });
     match stage.project() {
         InPlaceAt::Running { body } => body,
@@ -174,7 +174,7 @@ fn begun<Fut, A>(mut stage: Pin<&mut InPlace<Fut, A>>, body: Fut) -> Pin<&mut Fu
     }
 }
 
-impl<Fut, A> InPlace<Fut, A> {
+impl<F, Fut, A> InPlace<F, Fut, A> {
     /// Drops what is there. Its panic is nobody's outcome.
     #[inline]
     fn end(mut self: Pin<&mut Self>) {
@@ -256,7 +256,11 @@ impl<'c> Flight<'c> {
     }
 
     /// Settles the attempt. The body goes first: what it holds, its permit included, is held until here.
-    fn over<T, E, Fut, A>(&mut self, stage: Pin<&mut InPlace<Fut, A>>, over: Over<T, E>) -> Attempt<T, E> {
+    fn over<T, E, F, Fut, A>(
+        &mut self,
+        stage: Pin<&mut InPlace<F, Fut, A>>,
+        over: Over<T, E>,
+    ) -> Attempt<T, E> {
         stage.end();
         match over {
             Over::Left(left) => self.land(left),

@@ -1,12 +1,15 @@
 //! Every rule about how options, signature and body go together, and every message. What comes out can be expanded.
 
+mod moved;
+mod per_call;
+
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote};
 use syn::spanned::Spanned;
-use syn::{Expr, ExprLit, Lit, LitStr, Type};
+use syn::{Expr, ExprLit, Lit, LitStr};
 
 use crate::args::{Args, Block, Value, Written};
-use crate::item::{self, Argument, Function, Object, Simple, borrow_in, mentions};
+use crate::item::{self, Argument, Function, Object, Simple, mentions};
 use crate::options::{self, Kind};
 use crate::result::{self, Shape};
 
@@ -75,6 +78,8 @@ pub(crate) enum ObjectMove {
 /// An option's expression, with the arguments that it needs of its own.
 pub(crate) struct Use {
     pub(crate) expr: TokenStream,
+    /// Where a mistake in it is shown.
+    pub(crate) span: Span,
     pub(crate) kept: Vec<Kept>,
     /// An owned `self` is named: it is kept too, under another name.
     pub(crate) keeps_self: Option<Span>,
@@ -158,6 +163,14 @@ impl Options {
         self.get(name).is_some()
     }
 
+    /// The path of the library.
+    fn krate(&self) -> TokenStream {
+        match self.expr("crate") {
+            Some(path) => path.to_token_stream(),
+            None => quote!(::hystrix_core),
+        }
+    }
+
     fn span(&self, name: &str) -> Span {
         self.get(name).map_or_else(Span::call_site, |option| option.name.span())
     }
@@ -173,7 +186,7 @@ impl Model {
         check_combinations(&options, &function, &shape, &mut mistakes);
         let judge = Judge { options: &options, function: &function, arguments: function.arguments() };
         judge.check_settings(&mut mistakes);
-        let command = judge.source(&mut mistakes);
+        let command = judge.source();
         let on_pool = options.has("thread_pool");
         let moved = if on_pool { judge.moved(&mut mistakes) } else { Vec::new() };
         let rules = judge.rules(on_pool, &mut mistakes);
@@ -183,10 +196,7 @@ impl Model {
         if let Some(error) = mistakes.0 {
             return Err(error);
         }
-        let krate = match options.expr("crate") {
-            Some(path) => path.to_token_stream(),
-            None => quote!(::hystrix_core),
-        };
+        let krate = options.krate();
         Ok(Self { krate, shape, command, moved, rules, fallback, rejected, companion, function })
     }
 }
@@ -370,15 +380,9 @@ impl Judge<'_> {
         }
     }
 
-    fn source(&self, mistakes: &mut Mistakes) -> Source {
+    fn source(&self) -> Source {
         let options = self.options;
         if let Some(expr) = options.expr("command") {
-            if let (Some(Object::Exclusive), Some(span)) =
-                (self.function.object(), mentions(&expr.to_token_stream(), &["self"]))
-            {
-                // Cloned before the body has `self`.
-                let _ = span;
-            }
             let first = expr.to_token_stream().into_iter().find(|token| token.to_string() != "&");
             let of_self = first.is_some_and(|token| token.to_string() == "self");
             let borrowed =
@@ -390,7 +394,6 @@ impl Judge<'_> {
             Some(Expr::Lit(ExprLit { lit: Lit::Str(text), .. })) => Key::Written(text.clone()),
             Some(expr) => Key::PerCall(expr.clone()),
         };
-        let _ = mistakes;
         let mut settings = Vec::new();
         for option in &options.written {
             let name = option.name.to_string();
@@ -398,23 +401,18 @@ impl Judge<'_> {
             if !matches!(kind, Ok(Kind::Isolation | Kind::Setting)) && name != "group" {
                 continue;
             }
-            let krate = self.krate();
             let value = match &option.value {
                 Value::Expr(expr) => expr.to_token_stream(),
-                _ => quote!(#krate::__private::ThreadPool::of_the_group()),
+                _ => {
+                    let krate = self.options.krate();
+                    quote!(#krate::__private::ThreadPool::of_the_group())
+                }
             };
             settings.push((option.name.clone(), value));
         }
         let of_type =
             self.function.names_self_type() || matches!(options.block, Some(Block::Inherent | Block::Trait));
         Source::Defined(Definition { on_pool: options.has("thread_pool"), key, settings, of_type })
-    }
-
-    fn krate(&self) -> TokenStream {
-        match self.options.expr("crate") {
-            Some(path) => path.to_token_stream(),
-            None => quote!(::hystrix_core),
-        }
     }
 
     fn companion(&self) -> Companion {
@@ -427,243 +425,6 @@ impl Judge<'_> {
             _ if self.function.names_self_type() => Companion::None,
             _ => Companion::Beside,
         }
-    }
-
-    // ===== what a worker needs =====
-
-    fn moved(&self, mistakes: &mut Mistakes) -> Vec<Moved> {
-        let body = self.function.body.stream();
-        let owned: Vec<Ident> = match self.options.get("to_owned").map(|option| &option.value) {
-            Some(Value::List(names)) => names.clone(),
-            _ => Vec::new(),
-        };
-        for name in &owned {
-            let known = name == "self" && self.function.receiver().is_some()
-                || self
-                    .arguments
-                    .iter()
-                    .any(|arg| arg.simple.as_ref().is_some_and(|simple| simple.name == *name));
-            if !known {
-                let what = if name == "self" {
-                    "there is no receiver".into()
-                } else {
-                    format!("there is no argument called `{name}`")
-                };
-                mistakes.at(name.span(), format!("`to_owned` names `{name}`, but {what}"));
-            }
-        }
-        let mut moved: Vec<Moved> = self.moved_object(&owned, &body, mistakes).into_iter().collect();
-        for arg in &self.arguments {
-            let listed = |simple: &Simple| owned.iter().find(|name| **name == simple.name);
-            let names: Vec<String> = arg.names.iter().map(Ident::to_string).collect();
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let used = mentions(&body, &names).is_some();
-            match &arg.simple {
-                Some(simple) if listed(simple).is_some() => {
-                    if !matches!(arg.ty, Type::Reference(ref reference) if reference.mutability.is_some()) {
-                        let mutable = simple.mutable.then(|| quote!(mut));
-                        let name = &simple.name;
-                        moved.push(Moved::Lent { pattern: quote!(#mutable #name), name: name.clone() });
-                    } else {
-                        let message =
-                            "what a body changes through `&mut` would be lost on a worker: return it instead";
-                        mistakes.at(arg.ty.span(), message);
-                    }
-                }
-                _ if !used => {
-                    let guard = arg.simple.as_ref().filter(|simple| {
-                        simple.name.to_string().starts_with('_') && borrow_in(&arg.ty).is_none()
-                    });
-                    moved.extend(guard.map(|simple| Moved::Guard(simple.name.clone())));
-                }
-                simple => {
-                    if borrow_in(&arg.ty).is_some() {
-                        self.borrowed(arg, simple.as_ref(), mistakes);
-                    }
-                    if let Some(Simple { name, mutable: false }) = simple
-                        && arg.cfgs.is_empty()
-                    {
-                        moved.push(Moved::Checked(Simple { name: name.clone(), mutable: false }));
-                    }
-                }
-            }
-        }
-        moved
-    }
-
-    fn borrowed(&self, arg: &Argument, simple: Option<&Simple>, mistakes: &mut Mistakes) {
-        let exclusive = matches!(&arg.ty, Type::Reference(reference) if reference.mutability.is_some());
-        let message = match simple {
-            Some(simple) if !exclusive => format!(
-                "a worker cannot borrow `{0}`, because its caller may leave first; take it by value, or add `to_owned({0})`",
-                simple.name
-            ),
-            _ => "a worker cannot borrow this argument, because its caller may leave first; take it by value"
-                .into(),
-        };
-        mistakes.at(arg.ty.span(), message);
-    }
-
-    fn moved_object(&self, owned: &[Ident], body: &TokenStream, mistakes: &mut Mistakes) -> Option<Moved> {
-        let (receiver, object) = (self.function.receiver()?, self.function.object()?);
-        let span = receiver.self_token.span();
-        let used = mentions(body, &["self"]).is_some();
-        let listed = owned.iter().any(|name| name == "self");
-        match object {
-            Object::SharedCounted => Some(Moved::Object(ObjectMove::Counted(span))),
-            Object::Borrowed if listed => Some(Moved::Object(ObjectMove::Cloned(span))),
-            Object::Borrowed if used => {
-                let message = "a worker cannot borrow `self`, because its caller may leave first; add `to_owned(self)`, which clones it, or take `self: Arc<Self>` or `self: &Arc<Self>`";
-                mistakes.at(receiver.span(), message);
-                None
-            }
-            Object::Exclusive if used || listed => {
-                let message = "a worker cannot have `&mut self`, because its caller may leave first; use semaphore isolation, or take `self` by value";
-                mistakes.at(receiver.span(), message);
-                None
-            }
-            Object::Owned if listed => {
-                mistakes.at(span, "`to_owned(self)` has no effect: `self` is owned already");
-                None
-            }
-            _ => None,
-        }
-    }
-
-    // ===== what is asked per call =====
-
-    fn rules(&self, on_pool: bool, mistakes: &mut Mistakes) -> Vec<Rule> {
-        let mut rules = Vec::new();
-        for name in ["ignore", "failure", "classify", "fallback_if"] {
-            let (Some(option), Some(expr)) = (self.options.get(name), self.options.expr(name)) else {
-                continue;
-            };
-            if on_pool && name != "fallback_if" {
-                self.check_goes_along(name, expr, mistakes);
-            }
-            rules.push(Rule { name: option.name.clone(), rule: self.per_call(expr, mistakes) });
-        }
-        rules
-    }
-
-    /// A rule of a pool's command judges on the worker.
-    fn check_goes_along(&self, option: &str, expr: &Expr, mistakes: &mut Mistakes) {
-        let tokens = expr.to_token_stream();
-        let borrowed =
-            self.arguments.iter().filter(|arg| borrow_in(&arg.ty).is_some()).flat_map(|arg| &arg.names);
-        let object = matches!(self.function.object(), Some(Object::Borrowed | Object::Exclusive));
-        let object = object.then(|| "self".to_owned());
-        for name in borrowed.map(Ident::to_string).chain(object) {
-            if let Some(span) = mentions(&tokens, &[&name]) {
-                let message = format!(
-                    "`{option}` judges on the worker, which cannot borrow `{name}`, because its caller may leave first"
-                );
-                mistakes.at(span, message);
-            }
-        }
-    }
-
-    /// An expression that is evaluated at each call, beside the body.
-    fn per_call(&self, expr: &Expr, mistakes: &mut Mistakes) -> Use {
-        let mut tokens = moving(expr).into_token_stream();
-        let mut kept = Vec::new();
-        for arg in &self.arguments {
-            for name in &arg.names {
-                let Some(span) = mentions(&tokens, &[&name.to_string()]) else { continue };
-                match &arg.ty {
-                    Type::Reference(reference) if reference.mutability.is_some() => {
-                        mistakes
-                            .at(span, format!("`{name}` is lent to the body alone, because it is `&mut`"));
-                    }
-                    // A copy of the reference will do.
-                    Type::Reference(_) if arg.simple.is_some() => {}
-                    _ => kept.push(Kept { name: name.clone(), cfg: arg.cfgs.first().cloned() }),
-                }
-            }
-        }
-        let mut keeps_self = None;
-        if let Some(span) = mentions(&tokens, &["self"]) {
-            match self.function.object() {
-                Some(Object::Exclusive) => {
-                    mistakes.at(span, "`self` is lent to the body alone, because it is `&mut`");
-                }
-                Some(Object::Owned) => {
-                    keeps_self = self.function.receiver().map(|receiver| receiver.self_token.span());
-                    tokens = replace_self(tokens, KEPT_SELF);
-                }
-                Some(Object::Borrowed | Object::SharedCounted) | None => {}
-            }
-        }
-        Use { expr: tokens, kept, keeps_self }
-    }
-
-    fn fallback(&self, shape: &Shape, mistakes: &mut Mistakes) -> Fallback {
-        if let Some(expr) = self.options.expr("fallback_value") {
-            return Fallback::Value(self.per_call(expr, mistakes));
-        }
-        let Some(expr) = self.options.expr("fallback") else {
-            return Fallback::None;
-        };
-        let Expr::Path(path) = bare(expr) else {
-            let how = self.per_call(expr, mistakes);
-            let owned = self.owned(shape, &expr.to_token_stream(), false);
-            return Fallback::Called { how, owned };
-        };
-        let mut args = Vec::new();
-        let mut all = TokenStream::new();
-        if let Some(receiver) = self.function.receiver() {
-            let token = &receiver.self_token;
-            all.extend(quote!(#token,));
-            args.push((quote!(#token), None));
-        }
-        for arg in &self.arguments {
-            let Some(simple) = &arg.simple else {
-                let message = "the fallback is a function, which gets this argument too: give it a name, or write a closure";
-                mistakes.at(arg.span, message);
-                continue;
-            };
-            let name = &simple.name;
-            all.extend(quote!(#name,));
-            args.push((quote!(#name), arg.cfgs.first().cloned()));
-        }
-        let list: Expr = syn::parse_quote!((#all));
-        let mut used = self.per_call(&list, mistakes);
-        let args = args.into_iter().map(|(arg, cfg)| {
-            let arg = if used.keeps_self.is_some() { replace_self(arg, KEPT_SELF) } else { arg };
-            (arg, cfg)
-        });
-        let calls = cases(args.collect(), expr.span(), mistakes);
-        used.expr = path.to_token_stream();
-        let owned = self.owned(shape, &list.to_token_stream(), true);
-        Fallback::Function { path: used, calls, owned }
-    }
-
-    /// Whether a fallback can run on a worker while its caller is still in the body: nothing it names borrows, as far as can be
-    /// seen, and the result does not either.
-    fn owned(&self, shape: &Shape, tokens: &TokenStream, is_function: bool) -> bool {
-        let options = self.options;
-        let timed = options.expr("timeout").is_some_and(|timeout| !is_none(timeout));
-        let Shape::Sync { output, .. } = shape else { return false };
-        if !timed || options.has("thread_pool") || options.has("fallback_here") {
-            return false;
-        }
-        let generics = self.function.generics();
-        let generics: Vec<&str> = generics.iter().map(String::as_str).collect();
-        let free = |ty: &Type| {
-            let tokens = ty.to_token_stream();
-            borrow_in(ty).is_none()
-                && mentions(&tokens, &generics).is_none()
-                && mentions(&tokens, &["impl", "Self"]).is_none()
-        };
-        let names_object = mentions(tokens, &["self", "Self"]).is_some();
-        let object_borrows = !matches!(self.function.object(), None | Some(Object::Owned));
-        if names_object && (object_borrows || self.function.receiver().is_some()) || !free(output) {
-            return false;
-        }
-        self.arguments.iter().all(|arg| {
-            let named = arg.names.iter().any(|name| mentions(tokens, &[&name.to_string()]).is_some());
-            !(named || is_function) || free(&arg.ty)
-        })
     }
 }
 
@@ -686,44 +447,4 @@ fn bare(expr: &Expr) -> &Expr {
         Expr::Group(inner) => bare(&inner.expr),
         other => other,
     }
-}
-
-/// A closure owns what it names: it outlives the expression it stands in.
-fn moving(expr: &Expr) -> Expr {
-    match bare(expr) {
-        Expr::Closure(closure) => {
-            let mut closure = closure.clone();
-            closure.capture.get_or_insert_with(|| syn::Token![move](closure.inputs_begin.span()));
-            Expr::Closure(closure)
-        }
-        _ => expr.clone(),
-    }
-}
-
-/// The argument lists of a call whose arguments depend on conditions: one for each combination.
-fn cases(args: Vec<(TokenStream, Option<TokenStream>)>, span: Span, mistakes: &mut Mistakes) -> Vec<Call> {
-    let conditions: Vec<TokenStream> = args.iter().filter_map(|(_, cfg)| cfg.clone()).collect();
-    if conditions.is_empty() {
-        return vec![Call { cfg: None, args: args.into_iter().map(|(arg, _)| arg).collect() }];
-    }
-    if conditions.len() > 4 {
-        mistakes.at(span, "a function cannot be the fallback where more than four arguments depend on `cfg`: write a closure");
-        return Vec::new();
-    }
-    let case = |bits: usize| {
-        let holds = |index: usize| bits >> index & 1 == 1;
-        let mut index = 0;
-        let args = args.iter().filter(|(_, cfg)| {
-            let present = cfg.is_none() || holds(index);
-            index += usize::from(cfg.is_some());
-            present
-        });
-        let args = args.map(|(arg, _)| arg.clone()).collect();
-        let conditions = conditions.iter().enumerate().map(|(index, condition)| match holds(index) {
-            true => quote!(#condition),
-            false => quote!(not(#condition)),
-        });
-        Call { cfg: Some(quote!(all(#(#conditions),*))), args }
-    };
-    (0..1 << conditions.len()).map(case).collect()
 }

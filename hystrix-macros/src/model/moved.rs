@@ -1,0 +1,111 @@
+//! What a body on a worker needs: arguments that move, are made owned, or cannot.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::quote;
+use syn::Type;
+use syn::spanned::Spanned;
+
+use super::{Judge, Mistakes, Moved, ObjectMove};
+use crate::args::Value;
+use crate::item::{Argument, Object, Simple, borrow_in, mentions};
+
+impl Judge<'_> {
+    pub(super) fn moved(&self, mistakes: &mut Mistakes) -> Vec<Moved> {
+        let body = self.function.body.stream();
+        let owned: Vec<Ident> = match self.options.get("to_owned").map(|option| &option.value) {
+            Some(Value::List(names)) => names.clone(),
+            _ => Vec::new(),
+        };
+        for name in &owned {
+            let known = name == "self" && self.function.receiver().is_some()
+                || self
+                    .arguments
+                    .iter()
+                    .any(|arg| arg.simple.as_ref().is_some_and(|simple| simple.name == *name));
+            if !known {
+                let what = if name == "self" {
+                    "there is no receiver".into()
+                } else {
+                    format!("there is no argument called `{name}`")
+                };
+                mistakes.at(name.span(), format!("`to_owned` names `{name}`, but {what}"));
+            }
+        }
+        let mut moved: Vec<Moved> = self.moved_object(&owned, &body, mistakes).into_iter().collect();
+        for arg in &self.arguments {
+            let listed = |simple: &Simple| owned.iter().find(|name| **name == simple.name);
+            let names: Vec<String> = arg.names.iter().map(Ident::to_string).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let used = mentions(&body, &names).is_some();
+            match &arg.simple {
+                Some(simple) if listed(simple).is_some() => {
+                    if !matches!(arg.ty, Type::Reference(ref reference) if reference.mutability.is_some()) {
+                        let mutable = simple.mutable.then(|| quote!(mut));
+                        let name = &simple.name;
+                        moved.push(Moved::Lent { pattern: quote!(#mutable #name), name: name.clone() });
+                    } else {
+                        let message =
+                            "what a body changes through `&mut` would be lost on a worker: return it instead";
+                        mistakes.at(arg.ty.span(), message);
+                    }
+                }
+                _ if !used => {
+                    let guard = arg.simple.as_ref().filter(|simple| {
+                        simple.name.to_string().starts_with('_') && borrow_in(&arg.ty).is_none()
+                    });
+                    moved.extend(guard.map(|simple| Moved::Guard(simple.name.clone())));
+                }
+                simple => {
+                    if borrow_in(&arg.ty).is_some() {
+                        self.borrowed(arg, simple.as_ref(), mistakes);
+                    }
+                    if let Some(Simple { name, mutable: false }) = simple
+                        && arg.cfgs.is_empty()
+                    {
+                        moved.push(Moved::Checked(Simple { name: name.clone(), mutable: false }));
+                    }
+                }
+            }
+        }
+        moved
+    }
+
+    fn borrowed(&self, arg: &Argument, simple: Option<&Simple>, mistakes: &mut Mistakes) {
+        let exclusive = matches!(&arg.ty, Type::Reference(reference) if reference.mutability.is_some());
+        let message = match simple {
+            Some(simple) if !exclusive => format!(
+                "a worker cannot borrow `{0}`, because its caller may leave first; take it by value, or add `to_owned({0})`",
+                simple.name
+            ),
+            _ => "a worker cannot borrow this argument, because its caller may leave first; take it by value"
+                .into(),
+        };
+        mistakes.at(arg.ty.span(), message);
+    }
+
+    fn moved_object(&self, owned: &[Ident], body: &TokenStream, mistakes: &mut Mistakes) -> Option<Moved> {
+        let (receiver, object) = (self.function.receiver()?, self.function.object()?);
+        let span = receiver.self_token.span();
+        let used = mentions(body, &["self"]).is_some();
+        let listed = owned.iter().any(|name| name == "self");
+        match object {
+            Object::SharedCounted => Some(Moved::Object(ObjectMove::Counted(span))),
+            Object::Borrowed if listed => Some(Moved::Object(ObjectMove::Cloned(span))),
+            Object::Borrowed if used => {
+                let message = "a worker cannot borrow `self`, because its caller may leave first; add `to_owned(self)`, which clones it, or take `self: Arc<Self>` or `self: &Arc<Self>`";
+                mistakes.at(receiver.span(), message);
+                None
+            }
+            Object::Exclusive if used || listed => {
+                let message = "a worker cannot have `&mut self`, because its caller may leave first; use semaphore isolation, or take `self` by value";
+                mistakes.at(receiver.span(), message);
+                None
+            }
+            Object::Owned if listed => {
+                mistakes.at(span, "`to_owned(self)` has no effect: `self` is owned already");
+                None
+            }
+            _ => None,
+        }
+    }
+}

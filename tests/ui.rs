@@ -1,0 +1,8 @@
+//! What the attribute says about mistakes, and what it compiles without a word.
+
+#[test]
+fn mistakes_are_told_in_our_words_at_the_users_token() {
+    let cases = trybuild::TestCases::new();
+    cases.compile_fail("tests/ui/fail/*.rs");
+    cases.pass("tests/ui/pass/*.rs");
+}

@@ -1,0 +1,6 @@
+use hystrix_core::commands;
+
+#[commands(group = "a")]
+fn get() {}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use hystrix_core::command;
+
+struct Stock;
+
+#[command]
+impl Stock {}
+
+fn main() {}

@@ -1,0 +1,7 @@
+use hystrix_core::command;
+
+#[command]
+fn get() {
+}
+
+fn main() {}

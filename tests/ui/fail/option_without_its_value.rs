@@ -1,0 +1,8 @@
+use hystrix_core::command;
+
+#[command(semaphore)]
+fn get() -> Result<u8, String> {
+    Ok(1)
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+use hystrix_core::command;
+
+use hystrix_core::Queued;
+
+#[command]
+fn get() -> Queued<u8, String> {
+    Ok(1)
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use hystrix_core::command;
+
+#[command]
+struct Stock;
+
+fn main() {}

@@ -10,8 +10,7 @@ use syn::spanned::Spanned;
 
 use crate::item::{Function, mentions};
 use crate::model::{
-    Call, Companion, Definition, Fallback, Kept, Key, Model, Moved, ObjectMove, Source, Use, kept_self,
-    replace_self,
+    Call, Companion, Definition, Fallback, Kept, Key, Model, Moved, Source, Use, kept_self, replace_self,
 };
 use crate::result::{self, Shape, inferable};
 
@@ -95,19 +94,19 @@ impl Model {
     // ===== the steps of a call =====
 
     fn steps(&self, body: &Group) -> TokenStream {
-        let (command, call, way) = (own("command"), own("call"), own("way"));
+        let (command, way) = (own("command"), own("way"));
         let find = self.find(&command);
         let keeps = self.keeps();
         let moves = self.moves();
         let prepare = self.prepare(body);
         let way_of = self.way("call");
         let options = self.options();
-        let finish = self.finish(&call, &way);
+        let finish = self.finish();
         quote! {
             #find
             #keeps
             #moves
-            let #call = (*#command).#prepare;
+            #prepare
             let #way = #way_of;
             #options
             #finish
@@ -215,21 +214,38 @@ impl Model {
 
     /// Keeps what options need, before the body takes it.
     fn keeps(&self) -> TokenStream {
-        let private = self.private();
         let mut keeps = TokenStream::new();
         for (number, used) in self.uses().into_iter().enumerate() {
             for Kept { name, cfg } in &used.kept {
                 let (kept, cfg) = (kept(name, number), condition(cfg));
-                let private = self.private_at(name.span());
-                let keep = quote_spanned!(at(name.span())=> #private::keep(&#name));
-                keeps.extend(quote!(#cfg let #kept = #keep;));
+                let another = self.keep(&quote!(&#name), name.span());
+                keeps.extend(quote!(#cfg let #kept = #another;));
             }
             if let Some(span) = used.keeps_self {
                 let (kept, token) = (kept_as("self", number), Ident::new("self", span));
-                keeps.extend(quote!(let #kept = #private::keep(&#token);));
+                let another = self.keep(&quote!(&#token), span);
+                keeps.extend(quote!(let #kept = #another;));
             }
         }
         keeps
+    }
+
+    /// Another of what stands behind a reference.
+    fn keep(&self, reference: &TokenStream, span: Span) -> TokenStream {
+        let private = self.private_at(span);
+        quote_spanned!(at(span)=> {
+            use #private::{Keeps as _, KeepsNot as _};
+            #private::Ask(#reference).kept()
+        })
+    }
+
+    /// An argument, checked on its way to a worker.
+    fn send(&self, argument: &TokenStream, span: Span) -> TokenStream {
+        let private = self.private_at(span);
+        quote_spanned!(at(span)=> {
+            use #private::{Moves as _, MovesNot as _};
+            #private::Ask(#argument).moved()
+        })
     }
 
     /// An option's expression with what was kept for it under the names it uses.
@@ -253,28 +269,26 @@ impl Model {
         let moves = self.moved.iter().map(|moved| match moved {
             Moved::Checked(simple) => {
                 let name = &simple.name;
-                let private = self.private_at(name.span());
-                let send = quote_spanned!(at(name.span())=> #private::send(#name));
+                let send = self.send(&quote!(#name), name.span());
                 quote!(let #name = #send;)
             }
             Moved::Guard(_) => TokenStream::new(),
             Moved::Lent { name, .. } => {
                 let owned = kept_as("owned", name);
                 let private = self.private_at(name.span());
-                let own = quote_spanned!(at(name.span())=> #private::own(#name));
+                let own = quote_spanned!(at(name.span())=> {
+                    use #private::{Owns as _, OwnsNot as _};
+                    #private::Ask(#name).owned()
+                });
                 quote!(let #owned = #own;)
             }
-            Moved::Object(ObjectMove::Cloned(span)) => {
-                let (object, token) = (own("object"), Ident::new("self", *span));
-                let private = self.private_at(*span);
-                let send = quote_spanned!(at(*span)=> #private::send(#private::keep::<Self>(#token)));
-                quote!(let #object = #send;)
-            }
-            Moved::Object(ObjectMove::Counted(span)) => {
-                let (object, token) = (own("object"), Ident::new("self", *span));
-                let private = self.private_at(*span);
-                let send = quote_spanned!(at(*span)=> #private::send(::core::clone::Clone::clone(#token)));
-                quote!(let #object = #send;)
+            Moved::Object(span) => {
+                let (name, span) = (own("object"), *span);
+                let token = Ident::new("self", span);
+                // Of `&self` the object, of `&Arc<Self>` the counter: what stands behind the reference.
+                let another = self.keep(&quote!(#token), span);
+                let send = self.send(&another, span);
+                quote!(let #name = #send;)
             }
         });
         moves.collect()
@@ -289,7 +303,7 @@ impl Model {
                 let owned = kept_as("owned", name);
                 quote!(let #pattern = #owned.lend();)
             }
-            Moved::Object(ObjectMove::Cloned(span) | ObjectMove::Counted(span)) => {
+            Moved::Object(span) => {
                 let (name, object) = (Ident::new(MOVED_SELF, *span), own("object"));
                 quote!(let #name = &#object;)
             }
@@ -303,7 +317,7 @@ impl Model {
 
     // ===== the call =====
 
-    /// `run(body)` or `call(body)`
+    /// `let call = (*command).run(body);`, or `.call(body)`. A body that may not run there is a mistake of the function.
     fn prepare(&self, body: &Group) -> TokenStream {
         let body = match self.moves_object() {
             true => {
@@ -314,18 +328,23 @@ impl Model {
             false => body.clone(),
         };
         let lent = self.lent();
-        match &self.shape {
-            Shape::Sync { output } => run(&self.checked(output), &lent, &body),
+        let span = self.function.sig.ident.span();
+        let (call, command) = (own_at("call", span), own_at("command", span));
+        let (method, body) = match &self.shape {
+            Shape::Sync { output } => ("run", blocking(&self.checked(output), &lent, &body, span)),
             Shape::Queued { value, error, .. } => {
-                run(&quote!(::core::result::Result<#value, #error>), &lent, &body)
+                let output = quote!(::core::result::Result<#value, #error>);
+                ("run", blocking(&output, &lent, &body, span))
             }
             Shape::Async { output } => {
                 let planted = self.planted(output);
-                quote!(call(move || async move { #lent #planted #body }))
+                ("call", quote_spanned!(at(span)=> move || async move { #lent #planted #body }))
             }
             // The other macro's own statements stand before its body, typed already.
-            Shape::Boxed { body, .. } => quote!(call(move || async move { #body })),
-        }
+            Shape::Boxed { body, .. } => ("call", quote_spanned!(at(span)=> move || async move { #body })),
+        };
+        let method = own_at(method, span);
+        quote_spanned!(at(span)=> let #call = (*#command).#method(#body);)
     }
 
     /// Tells an async body its type: behind a condition that is false, so that nothing is unreachable.
@@ -392,11 +411,12 @@ impl Model {
         option(&method, used.span, Some(seen), &self.used(used, number, &expr))
     }
 
-    fn finish(&self, call: &Ident, way: &Ident) -> TokenStream {
-        let done = match &self.shape {
+    fn finish(&self) -> TokenStream {
+        let (call, way) = (own("call"), own("way"));
+        let (done, output) = match &self.shape {
             Shape::Queued { .. } => return quote!(#call.queue()),
-            Shape::Sync { .. } => quote!(#call.execute()),
-            Shape::Async { .. } | Shape::Boxed { .. } => quote!(#call.await),
+            Shape::Sync { output } => (quote!(#call.execute()), output),
+            Shape::Async { output } | Shape::Boxed { output, .. } => (quote!(#call.await), output),
         };
         match &self.rejected {
             Some(rejected) => {
@@ -404,7 +424,11 @@ impl Model {
                 let expr = self.used(rejected, number, &rejected.expr);
                 quote!(#way.answer_with(#done, #expr))
             }
-            None => quote!(#way.answer(#done)),
+            None => {
+                let span = output.span();
+                let (way, done) = (own_at("way", span), located(&done, span));
+                quote_spanned!(at(span)=> #way.answer(#done))
+            }
         }
     }
 
@@ -491,11 +515,11 @@ fn located(tokens: &TokenStream, span: Span) -> TokenStream {
 }
 
 /// A synchronous body. Its own braces stay the closure's where nothing stands before it.
-fn run(output: &TokenStream, lent: &TokenStream, body: &Group) -> TokenStream {
+fn blocking(output: &TokenStream, lent: &TokenStream, body: &Group, span: Span) -> TokenStream {
     if lent.is_empty() {
-        quote!(run(move || -> #output #body))
+        quote_spanned!(at(span)=> move || -> #output #body)
     } else {
-        quote!(run(move || -> #output { #lent #body }))
+        quote_spanned!(at(span)=> move || -> #output { #lent #body })
     }
 }
 

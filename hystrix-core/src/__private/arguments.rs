@@ -51,78 +51,114 @@ pub fn planted<T>() -> T {
     unreachable!("it stands behind a condition that is false")
 }
 
-// ===== arguments that move to a worker =====
+// ===== arguments that move to a worker, or are needed twice =====
 
-/// An argument that a worker can have.
+/// Asks what an argument can. Where it cannot, the second of two traits answers (a method is looked for on the value first, then on a reference to it),
+/// with a demand that says so in our words, and a type that is unknown: nothing that follows is reported.
+#[derive(Debug)]
+pub struct Ask<T>(pub T);
+
+/// The argument can move to a worker.
+pub trait Moves {
+    /// Itself.
+    type Itself;
+    /// Moves it.
+    fn moved(self) -> Self::Itself;
+}
+
+impl<T: Send + 'static> Moves for Ask<T> {
+    type Itself = T;
+
+    #[inline]
+    fn moved(self) -> T {
+        self.0
+    }
+}
+
+/// An argument that cannot move to a worker.
 #[diagnostic::on_unimplemented(
     message = "the argument's type `{Self}` cannot move to a worker thread",
     label = "the body runs on a thread pool, so what it uses must be `Send + 'static`",
     note = "make the argument `Send`, or use semaphore isolation, whose bodies stay on their caller's thread"
 )]
-pub trait Moved {
-    /// The argument's own type.
+pub trait MovesToWorker {
+    /// Nothing.
     type Itself;
-
-    /// Itself.
-    fn itself(self) -> Self::Itself;
 }
 
-#[diagnostic::do_not_recommend]
-impl<T: Send + 'static> Moved for T {
-    type Itself = T;
+/// Where an argument cannot.
+pub trait MovesNot {
+    /// The argument's type.
+    type Of;
+    /// Is never called: its demand is met by nothing.
+    fn moved(self) -> <Self::Of as MovesToWorker>::Itself
+    where
+        Self::Of: MovesToWorker;
+}
 
-    #[inline]
-    fn itself(self) -> T {
-        self
+impl<T> MovesNot for &Ask<T> {
+    type Of = T;
+
+    fn moved(self) -> T::Itself
+    where
+        T: MovesToWorker,
+    {
+        unreachable!("nothing implements `MovesToWorker`")
     }
 }
 
-/// Checks an argument on its way to a worker. Where the check fails its type is unknown, so nothing that follows is reported.
-#[inline]
-pub fn send<T: Moved>(argument: T) -> T::Itself {
-    argument.itself()
+/// The argument can be kept for an option, beside the body that takes it.
+pub trait Keeps {
+    /// Another one.
+    type Another;
+    /// Makes it.
+    fn kept(self) -> Self::Another;
 }
 
-// ===== arguments that are needed twice =====
+impl<T: Clone> Keeps for Ask<&T> {
+    type Another = T;
 
-/// An argument that the body takes and another option needs too.
+    #[inline]
+    fn kept(self) -> T {
+        self.0.clone()
+    }
+}
+
+/// An argument that is needed twice and is there once.
 #[diagnostic::on_unimplemented(
     message = "the argument's type `{Self}` is not `Clone`, and the argument is needed twice",
     label = "the body takes it, and an option of the attribute uses it too",
     note = "make it `Clone`, pass it by reference, or do not name it in the option"
 )]
-pub trait Kept {
-    /// The argument's own type.
-    type Itself;
-
-    /// Another one.
-    fn another(&self) -> Self::Itself;
+pub trait NeededTwice {
+    /// Nothing.
+    type Another;
 }
 
-#[diagnostic::do_not_recommend]
-impl<T: Clone> Kept for T {
-    type Itself = T;
+/// Where an argument cannot.
+pub trait KeepsNot {
+    /// The argument's type.
+    type Of;
+    /// Is never called: its demand is met by nothing.
+    fn kept(self) -> <Self::Of as NeededTwice>::Another
+    where
+        Self::Of: NeededTwice;
+}
 
-    #[inline]
-    fn another(&self) -> T {
-        self.clone()
+impl<T> KeepsNot for &Ask<&T> {
+    type Of = T;
+
+    fn kept(self) -> T::Another
+    where
+        T: NeededTwice,
+    {
+        unreachable!("nothing implements `NeededTwice`")
     }
-}
-
-/// Keeps an argument for an option.
-#[inline]
-pub fn keep<T: Kept>(argument: &T) -> T::Itself {
-    argument.another()
 }
 
 // ===== arguments that are made owned and lent to the body =====
 
 /// A borrowed argument that can be made owned, and lent again.
-#[diagnostic::on_unimplemented(
-    message = "the argument's type `{Self}` cannot be made owned for a worker",
-    label = "`to_owned` takes `&T` where `T: ToOwned`, such as `&str`, `&[T]` or `&T` with `T: Clone`, `Option` of those, and `Cow`",
-    note = "what it makes must be `Send + 'static`"
-)]
 pub trait Owning {
     /// What the worker has. It knows how it is lent, and has no lifetime.
     type Owned: Lend;
@@ -143,7 +179,6 @@ pub struct LentCow<B: ToOwned + ?Sized>(B::Owned);
 
 macro_rules! lent {
     ($($borrowed:ty => $lent:ident: $argument:ident $own:expr, $owned:ident $lend:expr, $as:ty;)*) => {$(
-        #[diagnostic::do_not_recommend]
         impl<B> Owning for $borrowed
         where
             B: ToOwned<Owned: Send + 'static> + ?Sized + 'static,
@@ -182,10 +217,53 @@ lent! {
     Cow<'_, B> => LentCow: argument argument.into_owned(), owned Cow::Borrowed(owned.borrow()), Cow<'_, B>;
 }
 
-/// Makes an argument owned, for a worker.
-#[inline]
-pub fn own<A: Owning>(argument: A) -> A::Owned {
-    argument.own()
+/// The argument can be made owned.
+pub trait Owns {
+    /// What it becomes.
+    type Owned;
+    /// Makes it owned, for a worker.
+    fn owned(self) -> Self::Owned;
+}
+
+impl<A: Owning> Owns for Ask<A> {
+    type Owned = A::Owned;
+
+    #[inline]
+    fn owned(self) -> A::Owned {
+        self.0.own()
+    }
+}
+
+/// A borrowed argument that cannot be made owned.
+#[diagnostic::on_unimplemented(
+    message = "the argument's type `{Self}` cannot be made owned for a worker",
+    label = "`to_owned` takes `&T` where `T: ToOwned`, such as `&str`, `&[T]` or `&T` with `T: Clone`, `Option` of those, and `Cow`",
+    note = "what it makes must be `Send + 'static`"
+)]
+pub trait OwnedByWorker {
+    /// Nothing.
+    type Owned;
+}
+
+/// Where an argument cannot.
+pub trait OwnsNot {
+    /// The argument's type.
+    type Of;
+    /// Is never called: its demand is met by nothing.
+    fn owned(self) -> <Self::Of as OwnedByWorker>::Owned
+    where
+        Self::Of: OwnedByWorker;
+}
+
+impl<A> OwnsNot for &Ask<A> {
+    type Of = A;
+
+    fn owned(self) -> A::Owned
+    where
+        A: OwnedByWorker,
+    {
+        unreachable!("nothing implements `OwnedByWorker`")
+    }
 }
 
 // ===== a function that is a fallback =====

@@ -9,8 +9,9 @@ mod site;
 mod ways;
 
 pub use self::arguments::{
-    Answers, AsCommand, Checked, Kept, Lend, Lent, LentCow, LentOption, Moved, Output, Owning,
-    TakesThenError, WorkerChecked, WorkerOutput, given, keep, own, planted, send,
+    Answers, AsCommand, Ask, Checked, Keeps, KeepsNot, Lend, Lent, LentCow, LentOption, Moves, MovesNot,
+    MovesToWorker, NeededTwice, Output, OwnedByWorker, Owning, Owns, OwnsNot, TakesThenError, WorkerChecked,
+    WorkerOutput, given, planted,
 };
 pub use self::site::{AtSite, Found, Site};
 pub use self::ways::{AsIs, ErrorOf, Flat, Own, Way, as_is, way};

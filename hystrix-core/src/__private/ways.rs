@@ -27,8 +27,6 @@ pub struct Own;
 pub trait ErrorOf<M>: Sized {
     /// What rules and fallbacks see of it.
     type Seen;
-    /// The way itself: unknown where there is none, so that nothing that follows is reported.
-    type Way<T>;
 
     /// The error that rules see; none where a command inside was refused.
     fn seen(&self) -> Option<&Self::Seen>;
@@ -41,14 +39,10 @@ pub trait ErrorOf<M>: Sized {
 
     /// The function's error for that of its call.
     fn answer(error: CommandError<Self>) -> Self;
-
-    /// Begins.
-    fn way<T>() -> Self::Way<T>;
 }
 
 impl<E> ErrorOf<Flat> for CommandError<E> {
     type Seen = E;
-    type Way<T> = Way<T, Self, Flat>;
 
     fn seen(&self) -> Option<&E> {
         self.inner()
@@ -68,16 +62,11 @@ impl<E> ErrorOf<Flat> for CommandError<E> {
     fn answer(error: CommandError<Self>) -> Self {
         error.flatten()
     }
-
-    fn way<T>() -> Self::Way<T> {
-        Way(PhantomData)
-    }
 }
 
 #[diagnostic::do_not_recommend]
 impl<E: From<Rejection>> ErrorOf<Own> for E {
     type Seen = E;
-    type Way<T> = Way<T, E, Own>;
 
     fn seen(&self) -> Option<&E> {
         Some(self)
@@ -97,25 +86,22 @@ impl<E: From<Rejection>> ErrorOf<Own> for E {
             CommandError::Rejected(rejection) => rejection.into(),
         }
     }
-
-    fn way<T>() -> Self::Way<T> {
-        Way(PhantomData)
-    }
 }
 
 /// Makes a call's options of a function's, by the way of its error.
-pub struct Way<T, E, M>(PhantomData<fn() -> (Result<T, E>, M)>);
+#[expect(clippy::type_complexity, reason = "a function's type, so that nothing is asked of what it names")]
+pub struct Way<T, E, M>(PhantomData<fn() -> (T, E, M)>);
 
 /// The same where the function says how itself, or has no error of its own: options are the call's.
 pub struct AsIs<T, E>(PhantomData<fn() -> (T, E)>);
 
 /// Finds the way of a call's error.
 #[inline]
-pub fn way<C, B, T, E, P, K, M>(_call: &Call<'_, C, B, T, E, P, K>) -> E::Way<T>
+pub fn way<C, B, T, E, P, K, M>(_call: &Call<'_, C, B, T, E, P, K>) -> Way<T, E, M>
 where
     E: ErrorOf<M>,
 {
-    E::way()
+    Way(PhantomData)
 }
 
 /// Takes a call's error as it is.
@@ -124,11 +110,13 @@ pub fn as_is<C, B, T, E, P, K>(_call: &Call<'_, C, B, T, E, P, K>) -> AsIs<T, E>
     AsIs(PhantomData)
 }
 
-impl<T, E: ErrorOf<M>, M> Way<T, E, M> {
+// The bound is each method's own, so that a mistake in it is told as such and not as a missing method.
+impl<T, E, M> Way<T, E, M> {
     /// A rule about errors.
     #[inline]
     pub fn error_rule<N>(self, rule: N) -> impl Fn(&E) -> bool + use<T, E, M, N>
     where
+        E: ErrorOf<M>,
         N: Fn(&E::Seen) -> bool,
     {
         move |error| error.seen().is_some_and(&rule)
@@ -138,6 +126,7 @@ impl<T, E: ErrorOf<M>, M> Way<T, E, M> {
     #[inline]
     pub fn condition<N>(self, wants: N) -> impl Fn(&CommandError<E>) -> bool + use<T, E, M, N>
     where
+        E: ErrorOf<M>,
         N: Fn(&CommandError<E::Seen>) -> bool,
     {
         move |error| E::ask(error, &wants)
@@ -147,6 +136,7 @@ impl<T, E: ErrorOf<M>, M> Way<T, E, M> {
     #[inline]
     pub fn fallback<G>(self, fallback: G) -> impl FnOnce(CommandError<E>) -> Result<T, E> + use<T, E, M, G>
     where
+        E: ErrorOf<M>,
         G: FnOnce(CommandError<E::Seen>) -> Result<T, E>,
     {
         move |error| fallback(E::shown(error))
@@ -156,6 +146,7 @@ impl<T, E: ErrorOf<M>, M> Way<T, E, M> {
     #[inline]
     pub fn fallback_async<G, A>(self, fallback: G) -> impl FnOnce(CommandError<E>) -> A + use<T, E, M, G, A>
     where
+        E: ErrorOf<M>,
         G: FnOnce(CommandError<E::Seen>) -> A,
     {
         move |error| fallback(E::shown(error))
@@ -169,6 +160,7 @@ impl<T, E: ErrorOf<M>, M> Way<T, E, M> {
         args: Args,
     ) -> impl FnOnce(CommandError<E::Seen>) -> Result<T, E> + use<T, E, M, G, Args, A>
     where
+        E: ErrorOf<M>,
         G: TakesThenError<Args, CommandError<E::Seen>, A>,
         A: Answers<T, E>,
     {
@@ -183,6 +175,7 @@ impl<T, E: ErrorOf<M>, M> Way<T, E, M> {
         args: Args,
     ) -> impl FnOnce(CommandError<E::Seen>) -> A + use<T, E, M, G, Args, A>
     where
+        E: ErrorOf<M>,
         G: TakesThenError<Args, CommandError<E::Seen>, A>,
     {
         move |error| function.call(args, error)
@@ -194,7 +187,10 @@ impl<T, E: ErrorOf<M>, M> Way<T, E, M> {
     ///
     /// The call's, as the function's own.
     #[inline]
-    pub fn answer(self, result: Result<T, CommandError<E>>) -> Result<T, E> {
+    pub fn answer(self, result: Result<T, CommandError<E>>) -> Result<T, E>
+    where
+        E: ErrorOf<M>,
+    {
         result.map_err(E::answer)
     }
 }

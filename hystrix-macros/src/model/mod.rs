@@ -64,15 +64,8 @@ pub(crate) enum Moved {
     Guard(Ident),
     /// Made owned, and lent to the body there.
     Lent { pattern: TokenStream, name: Ident },
-    /// `self`: what the token becomes, and where it comes from.
-    Object(ObjectMove),
-}
-
-pub(crate) enum ObjectMove {
-    /// `&self`: cloned as a value.
-    Cloned(Span),
-    /// `&Arc<Self>`: the counter goes up.
-    Counted(Span),
+    /// `self` behind a reference: cloned. It stands here.
+    Object(Span),
 }
 
 /// An option's expression, with the arguments that it needs of its own.

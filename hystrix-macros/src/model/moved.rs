@@ -5,7 +5,7 @@ use quote::quote;
 use syn::Type;
 use syn::spanned::Spanned;
 
-use super::{Judge, Mistakes, Moved, ObjectMove};
+use super::{Judge, Mistakes, Moved};
 use crate::args::Value;
 use crate::item::{Argument, Object, Simple, borrow_in, mentions};
 
@@ -89,8 +89,8 @@ impl Judge<'_> {
         let used = mentions(body, &["self"]).is_some();
         let listed = owned.iter().any(|name| name == "self");
         match object {
-            Object::SharedCounted => Some(Moved::Object(ObjectMove::Counted(span))),
-            Object::Borrowed if listed => Some(Moved::Object(ObjectMove::Cloned(span))),
+            Object::SharedCounted => Some(Moved::Object(span)),
+            Object::Borrowed if listed => Some(Moved::Object(span)),
             Object::Borrowed if used => {
                 let message = "a worker cannot borrow `self`, because its caller may leave first; add `to_owned(self)`, which clones it, or take `self: Arc<Self>` or `self: &Arc<Self>`";
                 mistakes.at(receiver.span(), message);

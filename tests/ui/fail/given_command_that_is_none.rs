@@ -1,6 +1,6 @@
 use hystrix_core::command;
 
-#[command(command = 7u8)]
+#[command(command = vec![7u8])]
 fn get() -> Result<u8, String> {
     Ok(1)
 }

@@ -1,3 +1,5 @@
+#![allow(unused_variables)]
+
 use hystrix_core::command;
 
 #[command(thread_pool, ignore = |error| error == name)]

@@ -9,7 +9,7 @@ const FLOORS: [&[&str]; 5] = [
     &["window", "timer", "permits", "workers", "context", "sinks"],
     &["circuit_breaker", "isolation", "fallback"],
     &["runtime", "admission", "execution"],
-    &["command", "registry", "compat"],
+    &["command", "registry", "compat", "__private", "__hystrix_announce"],
 ];
 
 /// What a file's own tests and models begin with; they stand at its end.

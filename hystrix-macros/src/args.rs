@@ -5,7 +5,7 @@ use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
-use syn::{Expr, Path, Token};
+use syn::{Expr, Path, Token, Type};
 
 /// What stands in the parentheses of an attribute.
 #[derive(Default)]
@@ -44,8 +44,8 @@ pub(crate) struct Around {
 /// The kinds of block that `#[commands]` goes on.
 #[derive(Clone)]
 pub(crate) enum Block {
-    /// `impl Type { .. }`: items may be added to it.
-    Inherent,
+    /// `impl Type { .. }`: items may be added to it. The type, where the block has no parameters.
+    Inherent(Option<Box<Type>>),
     /// `impl Trait for Type { .. }`, `trait Trait { .. }`: nothing may be added.
     Trait,
     /// `mod name { .. }`
@@ -139,7 +139,11 @@ impl Parse for Around {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let block: Ident = input.parse()?;
         let block = match &*block.to_string() {
-            "inherent" => Block::Inherent,
+            "inherent" => {
+                let of;
+                syn::bracketed!(of in input);
+                Block::Inherent(if of.is_empty() { None } else { Some(of.parse()?) })
+            }
             "module" => Block::Module,
             _ => Block::Trait,
         };
@@ -154,12 +158,12 @@ impl Parse for Around {
 
 impl ToTokens for Around {
     fn to_tokens(&self, tokens: &mut TokenStream) {
-        let block = match self.block {
-            Block::Inherent => "inherent",
-            Block::Trait => "with_trait",
-            Block::Module => "module",
+        let block = match &self.block {
+            Block::Inherent(of) => quote::quote!(inherent[#of]),
+            Block::Trait => quote::quote!(with_trait),
+            Block::Module => quote::quote!(module),
         };
-        let (name, block) = (Ident::new(AROUND, Span::call_site()), Ident::new(block, Span::call_site()));
+        let name = Ident::new(AROUND, Span::call_site());
         let options = &self.options;
         tokens.extend(quote::quote!(#name(#block; #(#options),*)));
     }

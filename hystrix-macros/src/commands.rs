@@ -82,7 +82,8 @@ fn gather(args: Args) -> syn::Result<Vec<Written>> {
 }
 
 fn into_impl(item: &mut ItemImpl, options: &[Written]) {
-    let block = if item.trait_.is_some() { Block::Trait } else { Block::Inherent };
+    let of = item.generics.params.is_empty().then(|| item.self_ty.clone());
+    let block = if item.trait_.is_some() { Block::Trait } else { Block::Inherent(of) };
     let around = Around { block, options: options.to_vec() };
     for item in &mut item.items {
         if let ImplItem::Fn(function) = item {

@@ -8,9 +8,10 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::Type;
 use syn::spanned::Spanned;
 
-use crate::item::{Function, mentions};
+use crate::item::{Function, mentions, replace_all};
 use crate::model::{
-    Call, Companion, Definition, Fallback, Kept, Key, Model, Moved, Source, Use, kept_self, replace_self,
+    Announced, Call, Companion, Definition, Fallback, Kept, Key, Model, Moved, Source, Use, kept_self,
+    replace_self,
 };
 use crate::result::{self, Shape, inferable};
 
@@ -131,7 +132,7 @@ impl Model {
             }
             Source::Defined(definition) => {
                 let (kind, place) = (definition.kind(&private), self.place());
-                let of = definition.of(&private);
+                let of = definition.of();
                 let define = self.define(definition);
                 let find = quote!(__HYSTRIX_SITE.find(#of, #define));
                 let found = match &definition.key {
@@ -435,16 +436,25 @@ impl Model {
     // ===== what stands beside the function =====
 
     fn companion(&self) -> TokenStream {
-        let (Companion::Beside, Source::Defined(definition)) = (&self.companion, &self.command) else {
+        let (Companion::Beside(announced), Source::Defined(definition)) = (&self.companion, &self.command)
+        else {
             return TokenStream::new();
         };
         let (private, function) = (self.private(), &self.function);
         let name = companion_name(&function.name(), Span::call_site());
         let (cfgs, vis) = (function.cfgs(), &function.vis);
         let doc = format!("The command behind `{}`.", function.name());
-        let of = definition.of(&private);
+        let of = definition.of();
         let (place, define) = (self.place(), self.define(definition));
         let keyed = matches!(definition.key, Key::PerCall(_));
+        let annotated = quote!(#private::Annotated::new(#place, #of, #keyed, #define));
+        let announced = match announced {
+            Announced::No => None,
+            // Of a function whose settings name `Self` the type is not known here.
+            Announced::Free => mentions(&annotated, &["Self"]).is_none().then(|| annotated.clone()),
+            Announced::Of(of) => Some(replace_all(annotated.clone(), "Self", of)),
+        };
+        let announced = announced.map(|annotated| quote!(#private::announce! { #annotated }));
         quote! {
             #(#cfgs)*
             #[doc(hidden)]
@@ -452,7 +462,8 @@ impl Model {
             #[allow(dead_code)]
             #[must_use]
             #vis fn #name() -> #private::Annotated {
-                #private::Annotated::new(#place, #of, #keyed, #define)
+                #announced
+                #annotated
             }
         }
     }
@@ -472,7 +483,7 @@ impl Definition {
     }
 
     /// The name of the type that the function belongs to.
-    fn of(&self, _private: &TokenStream) -> TokenStream {
+    fn of(&self) -> TokenStream {
         if self.of_type { quote!(::core::any::type_name::<Self>()) } else { quote!("") }
     }
 }

@@ -376,6 +376,20 @@ pub(crate) fn replace(tokens: TokenStream, name: &str, by: &str) -> TokenStream 
     replaced
 }
 
+/// Replaces every token that is a name by others.
+pub(crate) fn replace_all(tokens: TokenStream, name: &str, by: &TokenStream) -> TokenStream {
+    let replaced = tokens.into_iter().map(|token| match token {
+        TokenTree::Ident(ident) if ident == name => by.clone(),
+        TokenTree::Group(group) => {
+            let mut new = Group::new(group.delimiter(), replace_all(group.stream(), name, by));
+            new.set_span(group.span());
+            TokenTree::Group(new).into()
+        }
+        other => other.into(),
+    });
+    replaced.collect()
+}
+
 /// A format string that captures another name.
 fn renamed(text: &str, name: &str, by: &str, span: Span) -> proc_macro2::Literal {
     let mut new = text.to_owned();

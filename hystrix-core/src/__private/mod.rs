@@ -4,6 +4,8 @@
 //! turns the answer into the function's own error ([`way`], or [`as_is`] where the function says itself how). Everything
 //! that needs a type is decided here, by traits; the macros see tokens only.
 
+#[cfg(feature = "discover")]
+mod announced;
 mod arguments;
 mod site;
 mod ways;
@@ -21,3 +23,32 @@ pub use crate::command::{
 };
 pub use crate::isolation::thread_pool::ThreadPool;
 pub use crate::registry::Place;
+
+#[cfg(feature = "discover")]
+pub(crate) use self::announced::all;
+#[cfg(feature = "discover")]
+pub use self::announced::{Announced, inventory};
+pub use crate::__hystrix_announce as announce;
+
+/// Announces a command to `Registry::discover`.
+#[cfg(feature = "discover")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __hystrix_announce {
+    ($annotated:expr) => {
+        const _: () = {
+            fn made() -> $crate::__private::Annotated {
+                $annotated
+            }
+            $crate::__private::inventory::submit! { $crate::__private::Announced(made) }
+        };
+    };
+}
+
+/// Without the feature `discover` nobody listens.
+#[cfg(not(feature = "discover"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __hystrix_announce {
+    ($annotated:expr) => {};
+}

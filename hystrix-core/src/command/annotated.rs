@@ -42,6 +42,11 @@ impl Annotated {
         Self { place, of, keyed, define, handle: OnceLock::new() }
     }
 
+    #[cfg(feature = "discover")]
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
     pub(crate) fn blueprint(&self) -> Blueprint<'_> {
         Blueprint { place: self.place, of: self.of, keyed: self.keyed, define: &*self.define }
     }

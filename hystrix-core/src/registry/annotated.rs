@@ -12,14 +12,14 @@ use crate::identity::CommandKey;
 use crate::sync::global::Arc;
 
 /// Where an annotated function stands in the source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The module's path, crate and all.
     module: &'static str,
-    function: &'static str,
     file: &'static str,
     line: u32,
     column: u32,
+    function: &'static str,
 }
 
 /// A place, and the type whose function it is: the body of a trait's default method stands once and is many functions.
@@ -113,6 +113,20 @@ impl Registry {
     /// The first definition that cannot be, or in a strict registry one that clashes. What came before it is registered.
     pub fn register(&self, commands: impl IntoIterator<Item = Annotated>) -> Result<(), ConfigError> {
         commands.into_iter().try_for_each(|command| self.make_annotated(&command.blueprint()).map(drop))
+    }
+
+    /// Registers the commands of all annotated functions in the program, in the order in which they stand in the source: modules by name, then lines. For
+    /// functions, and for methods of an impl block under `#[commands]` that has no type parameters. Other methods are found when they are first called.
+    ///
+    /// A library that nothing of the program uses is left out by linkers, with what it announces.
+    ///
+    /// # Errors
+    ///
+    /// As for [`register`](Self::register).
+    #[cfg(feature = "discover")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "discover")))]
+    pub fn discover(&self) -> Result<(), ConfigError> {
+        self.register(crate::__private::all())
     }
 
     /// Makes a function's command here, or returns the one it has.

@@ -114,7 +114,16 @@ pub(crate) struct Call {
 
 pub(crate) enum Companion {
     None,
-    Beside,
+    Beside(Announced),
+}
+
+/// How the command is announced to those that look for all of a program.
+pub(crate) enum Announced {
+    /// Its type has parameters: it is many.
+    No,
+    Free,
+    /// `Self` is this type.
+    Of(TokenStream),
 }
 
 /// Collects mistakes, so that all are reported at once.
@@ -403,20 +412,20 @@ impl Judge<'_> {
             };
             settings.push((option.name.clone(), value));
         }
-        let of_type =
-            self.function.names_self_type() || matches!(options.block, Some(Block::Inherent | Block::Trait));
+        let of_type = self.function.names_self_type()
+            || matches!(options.block, Some(Block::Inherent(_) | Block::Trait));
         Source::Defined(Definition { on_pool: options.has("thread_pool"), key, settings, of_type })
     }
 
     fn companion(&self) -> Companion {
-        if self.options.has("command") {
-            return Companion::None;
-        }
+        let of_self = self.function.names_self_type();
         match &self.options.block {
+            _ if self.options.has("command") => Companion::None,
             Some(Block::Trait) => Companion::None,
-            Some(Block::Inherent) => Companion::Beside,
-            _ if self.function.names_self_type() => Companion::None,
-            _ => Companion::Beside,
+            Some(Block::Inherent(Some(of))) => Companion::Beside(Announced::Of(of.to_token_stream())),
+            Some(Block::Inherent(None)) => Companion::Beside(Announced::No),
+            _ if of_self => Companion::None,
+            _ => Companion::Beside(Announced::Free),
         }
     }
 }

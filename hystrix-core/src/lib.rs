@@ -102,7 +102,17 @@ pub use self::registry::{
 };
 
 #[cfg(feature = "macros")]
-pub use hystrix_macros::{command, command_of, commands};
+#[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
+#[doc = include_str!("docs/command.md")]
+pub use hystrix_macros::command;
+#[cfg(feature = "macros")]
+#[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
+#[doc = include_str!("docs/command_of.md")]
+pub use hystrix_macros::command_of;
+#[cfg(feature = "macros")]
+#[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
+#[doc = include_str!("docs/commands.md")]
+pub use hystrix_macros::commands;
 
 /// The types of a call's parameters: what its options make of it. They are never written out.
 pub mod call {

@@ -37,7 +37,10 @@ impl Drop for Panic {
 /// Runs code of the user.
 #[inline]
 pub(crate) fn contained<R>(run: impl FnOnce() -> R) -> Result<R, Panic> {
-    catch_unwind(AssertUnwindSafe(run)).map_err(|payload| Panic(Some(payload)))
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(result) => Ok(result),
+        Err(payload) => Err(Panic(Some(payload))),
+    }
 }
 
 /// Drops something of the user's; its panic is nobody's outcome.

@@ -10,25 +10,27 @@ mod item;
 mod model;
 mod options;
 mod result;
+#[cfg(test)]
+mod tests;
 
 use proc_macro2::TokenStream;
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
 use syn::{ExprPath, PathArguments};
 
-/// Makes every call of a function a command.
+/// Expanded by `hystrix-macros`.
 #[proc_macro_attribute]
 pub fn command(args: proc_macro::TokenStream, item: proc_macro::TokenStream) -> proc_macro::TokenStream {
     command_impl(args.into(), item.into()).into()
 }
 
-/// Gives options to every command in a block.
+/// Expanded by `hystrix-macros`.
 #[proc_macro_attribute]
 pub fn commands(args: proc_macro::TokenStream, item: proc_macro::TokenStream) -> proc_macro::TokenStream {
     commands_impl(args.into(), item.into()).into()
 }
 
-/// Gives the command behind an annotated function.
+/// Expanded by `hystrix-macros`.
 #[proc_macro]
 pub fn command_of(path: proc_macro::TokenStream) -> proc_macro::TokenStream {
     command_of_impl(path.into()).into()

@@ -60,64 +60,73 @@ impl StopSign for DeadlineOn {
     }
 }
 
-/// Runs `body` as the body of a command, with a deadline that tells it to stop.
-#[inline]
-pub(crate) fn enter_until<R>(
-    command: &CommandKey,
+/// A body runs on this thread, until this is dropped: puts back what was there, on a panic too. Nests.
+///
+/// A guard and not a function around the body, so that nothing here is compiled anew for each body.
+#[must_use]
+pub(crate) struct Inside {
+    command: Option<CommandKey>,
     deadline: Timestamp,
-    clock: &TimeSource,
-    body: impl FnOnce() -> R,
-) -> R {
-    if clock.is_system() || deadline == Timestamp::MAX {
-        return enter_as(command, deadline, body);
-    }
-    let sign = Arc::new(DeadlineOn { deadline, clock: clock.clone() });
-    enter(command, sign, body)
+    /// The sign that was there, where the body has brought its own.
+    sign: Option<Option<Arc<dyn StopSign>>>,
 }
 
-/// Runs `body` as the body of a command, with a sign that tells it to stop.
-pub(crate) fn enter<R>(command: &CommandKey, sign: Arc<dyn StopSign>, body: impl FnOnce() -> R) -> R {
-    struct Restore(Option<Arc<dyn StopSign>>);
-
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            let _ = HERE.try_with(|here| here.sign.set(self.0.take()));
-        }
+/// Begins the body of a command, with a deadline that tells it to stop.
+#[inline(always)]
+pub(crate) fn enter_until(command: &CommandKey, deadline: Timestamp, clock: &TimeSource) -> Inside {
+    if clock.is_system() || deadline == Timestamp::MAX {
+        return enter_as(command, deadline);
     }
+    enter_on(command, deadline, clock)
+}
 
+#[cold]
+fn enter_on(command: &CommandKey, deadline: Timestamp, clock: &TimeSource) -> Inside {
+    enter(command, Arc::new(DeadlineOn { deadline, clock: clock.clone() }))
+}
+
+/// Begins the body of a command, with a sign that tells it to stop.
+pub(crate) fn enter(command: &CommandKey, sign: Arc<dyn StopSign>) -> Inside {
     let outer = HERE.try_with(|here| here.sign.take()).unwrap_or(None);
     let both = match outer.clone() {
         Some(outer) => Arc::new(Either(sign, outer)),
         None => sign,
     };
     let _ = HERE.try_with(|here| here.sign.set(Some(both)));
-    let _restore = Restore(outer);
-    enter_as(command, Timestamp::MAX, body)
+    let mut inside = enter_as(command, Timestamp::MAX);
+    inside.sign = Some(outer);
+    inside
 }
 
-/// Nests, and puts back what was there, on a panic too.
-#[inline]
-fn enter_as<R>(command: &CommandKey, deadline: Timestamp, body: impl FnOnce() -> R) -> R {
-    struct Restore(Option<CommandKey>, Timestamp);
-
-    impl Drop for Restore {
-        #[inline(always)]
-        fn drop(&mut self) {
-            let _ = HERE.try_with(|here| {
-                here.deadline.set(self.1);
-                here.command.set(self.0.take());
-            });
-        }
-    }
-
+#[inline(always)]
+fn enter_as(command: &CommandKey, deadline: Timestamp) -> Inside {
     // A thread that is ending knows no command; its bodies run all the same.
     let entered = HERE.try_with(|here| {
         let outer = here.deadline.get();
         here.deadline.set(outer.min(deadline));
-        Restore(here.command.replace(Some(command.clone())), outer)
+        (here.command.replace(Some(command.clone())), outer)
     });
-    let _restore = entered.ok();
-    body()
+    let (command, deadline) = entered.unwrap_or((None, Timestamp::MAX));
+    Inside { command, deadline, sign: None }
+}
+
+impl Drop for Inside {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let _ = HERE.try_with(|here| {
+            here.deadline.set(self.deadline);
+            here.command.set(self.command.take());
+        });
+        if let Some(outer) = self.sign.take() {
+            put_back(outer);
+        }
+    }
+}
+
+#[cold]
+fn put_back(outer: Option<Arc<dyn StopSign>>) {
+    let own = HERE.try_with(|here| here.sign.replace(outer));
+    drop(own);
 }
 
 /// Looks at a cell without keeping what is in it.

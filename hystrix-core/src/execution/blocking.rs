@@ -52,7 +52,9 @@ where
     // made yet.
     let mut ended = Ended::not_yet();
     let ran = contained(|| {
-        let result = context::enter_until(&core.key, cut_at, &core.clock, body);
+        let inside = context::enter_until(&core.key, cut_at, &core.clock);
+        let result = body();
+        drop(inside);
         ended.with(core, cut_at, &judge, result);
     });
     drop(held);
@@ -139,7 +141,7 @@ pub(super) fn fall_back_here<T, E>(
     failed: Failed<T, E>,
     fallback: impl Fallback<T, E>,
 ) -> Result<T, CommandError<E>> {
-    let permit = open_fallback(core, home, fallback.form(), || fallback.wants(&failed.error));
+    let permit = open_fallback(core, home, fallback.form(), &mut || fallback.wants(&failed.error));
     let permit = match permit {
         Ok(permit) => permit,
         Err(why) => return without_fallback(core, home, failed, &why, Tell::Here),

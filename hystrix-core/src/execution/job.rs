@@ -103,7 +103,10 @@ impl OnWorker<'_> {
     /// Runs user code with the caller's context, and as this command.
     fn inside<R>(&self, run: impl FnOnce() -> R) -> R {
         let sign = self.stop.clone();
-        self.context.run(|| context::enter(&self.core.key, sign, run))
+        self.context.run(|| {
+            let _inside = context::enter(&self.core.key, sign);
+            run()
+        })
     }
 }
 

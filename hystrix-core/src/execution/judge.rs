@@ -150,6 +150,14 @@ impl<T, E> Ended<T, E> {
             Err(panic) => Some(Left::panic(core.clock.now(), panic)),
         }
     }
+
+    /// What it left, good or not; nothing if it has not ended.
+    pub(crate) fn left(mut self, core: &Core, ran: Result<(), Panic>) -> Option<Left<T, E>> {
+        match self.good.take() {
+            Some((value, end)) => Some(Left { end, result: Ok((Ok(value), Class::SUCCESS)) }),
+            None => self.other(core, ran),
+        }
+    }
 }
 
 impl<T, E> Left<T, E> {

@@ -222,12 +222,12 @@ pub(crate) enum Tell {
     Elsewhere,
 }
 
-/// May the fallback run? `wants` is the user's condition, and runs with its panics contained.
+/// May the fallback run? `wants` is the user's condition, and runs with its panics contained. Not generic, so that it is compiled once.
 pub(crate) fn open_fallback<'c>(
     core: &'c Core,
     home: Home,
     form: Form,
-    wants: impl FnOnce() -> bool,
+    wants: &mut dyn FnMut() -> bool,
 ) -> Result<FallbackPermit<'c>, NotRun> {
     let not_run = |outcome, rejection| Err(NotRun { outcome, rejection });
     if form == Form::Missing {

@@ -277,8 +277,9 @@ where
             return;
         };
         let (core, home) = (&*self.core, Home::current());
-        let permit =
-            open_fallback(core, home, fallback.form(), || self.context.run(|| fallback.wants(&failed.error)));
+        let permit = open_fallback(core, home, fallback.form(), &mut || {
+            self.context.run(|| fallback.wants(&failed.error))
+        });
         let permit = match permit {
             Ok(permit) => permit,
             Err(why) => {

@@ -250,7 +250,9 @@ fn race<T, E, N: AtDeadline>(
     };
     let mut ended = Ended::not_yet();
     let ran = contained(|| {
-        let result = context::enter_until(&core.key, cut_at, &core.clock, body);
+        let inside = context::enter_until(&core.key, cut_at, &core.clock);
+        let result = body();
+        drop(inside);
         ended.with(core, cut_at, &judge, result);
     });
     core.runtime.timer.cancel(token);

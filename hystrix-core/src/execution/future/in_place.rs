@@ -22,7 +22,7 @@ use crate::outcome::{Mode, Outcome};
 use crate::sync::Home;
 use crate::sync::global::Arc;
 use crate::timer::{Target, Token};
-use crate::unwind::{contained, drop_quietly};
+use crate::unwind::{Panic, contained, drop_quietly};
 
 pin_project! {
     /// An async call in its caller's task: await it.
@@ -109,8 +109,9 @@ where
                         let make = make.take().expect("a body begins once");
                         let mut ended = Ended::not_yet();
                         let ran = contained(|| {
-                            let first = || begun(this.stage.as_mut(), make()).poll(cx);
-                            let polled = context::enter_until(&core.key, cut_at, &core.clock, first);
+                            let inside = context::enter_until(&core.key, cut_at, &core.clock);
+                            let polled = begun(this.stage.as_mut(), make()).poll(cx);
+                            drop(inside);
                             if let Poll::Ready(result) = polled {
                                 ended.with(core, cut_at, this.judge, result);
                             }
@@ -131,17 +132,21 @@ where
                 }
                 InPlaceAt::Delayed { delay, make } => {
                     ready!(Pin::new(delay).poll(cx));
-                    match this.flight.begin(make) {
-                        Ok(body) => {
-                            this.stage.set(InPlace::Running { body });
-                            continue;
+                    let make = make.take();
+                    match this.flight.begin() {
+                        Ok(()) => {
+                            let over = this.flight.poll_body(this.stage.as_mut(), make, this.judge, cx);
+                            this.flight.over(this.stage.as_mut(), ready!(over))
                         }
-                        Err(left) => this.flight.land(left),
+                        Err(now) => {
+                            drop_quietly(make);
+                            this.flight.land(Left::nothing(now))
+                        }
                     }
                 }
-                InPlaceAt::Running { body } => {
-                    let over = ready!(this.flight.poll_body(body, this.judge, cx));
-                    this.flight.over(this.stage.as_mut(), over)
+                InPlaceAt::Running { .. } => {
+                    let over = this.flight.poll_body(this.stage.as_mut(), None, this.judge, cx);
+                    this.flight.over(this.stage.as_mut(), ready!(over))
                 }
                 InPlaceAt::FallingBack { answer } => {
                     let result = ready!(poll_contained(answer, cx));
@@ -174,6 +179,38 @@ fn begun<F, Fut, A>(mut stage: Pin<&mut InPlace<F, Fut, A>>, body: Fut) -> Pin<&
     }
 }
 
+/// Polls a body that waited, or that was held up and is made first.
+#[inline]
+fn poll_body<T, E, F, Fut, A>(
+    core: &Core,
+    cut_at: Timestamp,
+    mut stage: Pin<&mut InPlace<F, Fut, A>>,
+    make: Option<F>,
+    judge: &impl Classify<T, E>,
+    cx: &mut Context<'_>,
+) -> (Ended<T, E>, Result<(), Panic>)
+where
+    F: FnOnce() -> Fut,
+    Fut: Future<Output = Result<T, E>>,
+{
+    let mut ended = Ended::not_yet();
+    let ran = contained(|| {
+        let inside = context::enter_until(&core.key, cut_at, &core.clock);
+        if let Some(make) = make {
+            stage.set(InPlace::Running { body: make() });
+        }
+        let polled = match stage.project() {
+            InPlaceAt::Running { body } => body.poll(cx),
+            _ => unreachable!("a body is polled where it runs"),
+        };
+        drop(inside);
+        if let Poll::Ready(result) = polled {
+            ended.with(core, cut_at, judge, result);
+        }
+    });
+    (ended, ran)
+}
+
 impl<F, Fut, A> InPlace<F, Fut, A> {
     /// Drops what is there. Its panic is nobody's outcome.
     #[inline]
@@ -194,47 +231,33 @@ impl<'c> Flight<'c> {
         self.ticket.insert(Ticket::new(core, entry))
     }
 
-    /// Makes a body that was held up.
-    fn begin<T, E, F, Fut>(&mut self, make: &mut Option<F>) -> Result<Fut, Left<T, E>>
-    where
-        F: FnOnce() -> Fut,
-    {
-        let core = self.core;
+    /// Begins a body that was held up. An error is the time, if it was held up for longer than it had.
+    fn begin(&mut self) -> Result<(), Timestamp> {
         let ticket = self.ticket.as_ref().expect("a body begins under its ticket");
-        let now = core.clock.now();
-        let cut_at = ticket.cut_at();
-        let make = make.take().expect("a body begins once");
-        if now >= cut_at {
-            // It was held up for longer than it had.
-            drop_quietly(make);
-            return Err(Left::nothing(now));
+        let now = self.core.clock.now();
+        if now >= ticket.cut_at() {
+            return Err(now);
         }
         ticket.begin(now);
-        contained(|| context::enter_until(&core.key, cut_at, &core.clock, make))
-            .map_err(|panic| Left::panic(core.clock.now(), panic))
+        Ok(())
     }
 
-    fn poll_body<T, E, Fut>(
+    fn poll_body<T, E, F, Fut, A>(
         &mut self,
-        body: Pin<&mut Fut>,
+        stage: Pin<&mut InPlace<F, Fut, A>>,
+        make: Option<F>,
         judge: &impl Classify<T, E>,
         cx: &mut Context<'_>,
     ) -> Poll<Over<T, E>>
     where
+        F: FnOnce() -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        let core = self.core;
         let ticket = self.ticket.as_ref().expect("a body runs under its ticket");
-        let cut_at = ticket.cut_at();
-        let polled =
-            contained(|| match context::enter_until(&core.key, cut_at, &core.clock, || body.poll(cx)) {
-                Poll::Pending => None,
-                Poll::Ready(result) => Some(judge::left(core, cut_at, judge, result)),
-            });
-        match polled {
-            Ok(None) => self.await_deadline(cx),
-            Ok(Some(left)) => Poll::Ready(Over::Left(left)),
-            Err(panic) => Poll::Ready(Over::Left(Left::panic(core.clock.now(), panic))),
+        let (ended, ran) = poll_body(self.core, ticket.cut_at(), stage, make, judge, cx);
+        match ended.left(self.core, ran) {
+            Some(left) => Poll::Ready(Over::Left(left)),
+            None => self.await_deadline(cx),
         }
     }
 

@@ -67,7 +67,7 @@ fn fall_back_later<'c, T, E, K>(
 where
     K: AsyncFallback<T, E>,
 {
-    let permit = open_fallback(core, home, fallback.form(), || fallback.wants(&failed.error));
+    let permit = open_fallback(core, home, fallback.form(), &mut || fallback.wants(&failed.error));
     let permit = match permit {
         Ok(permit) => permit,
         Err(why) => {

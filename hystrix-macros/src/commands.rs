@@ -5,6 +5,7 @@ use quote::ToTokens;
 use syn::{Attribute, ImplItem, Item, ItemImpl, ItemMod, ItemTrait, Meta, TraitItem};
 
 use crate::args::{Args, Around, Block, Written};
+use crate::model::replaced;
 use crate::options;
 
 /// Adds the options to what stands inside.
@@ -74,8 +75,7 @@ fn gather(args: Args) -> syn::Result<Vec<Written>> {
             // What an outer block says goes behind, so that the inner one wins.
             let outer = args.around.into_iter().flat_map(|around| around.options);
             let own = args.options;
-            let outer: Vec<_> =
-                outer.filter(|option| !own.iter().any(|own| own.name == option.name)).collect();
+            let outer: Vec<_> = outer.filter(|option| !replaced(&own, option)).collect();
             Ok(own.into_iter().chain(outer).collect())
         }
     }

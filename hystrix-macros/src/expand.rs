@@ -8,11 +8,12 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::Type;
 use syn::spanned::Spanned;
 
-use crate::item::{Function, mentions, replace_all};
+use crate::item::Function;
 use crate::model::{
     Announced, Call, Companion, Definition, Fallback, Kept, Key, Model, Moved, Source, Use, kept_self,
     replace_self,
 };
+use crate::names::{mentions, replace_all};
 use crate::result::{self, Shape, inferable};
 
 /// The name of what stands beside a function for `command_of!`.
@@ -119,14 +120,16 @@ impl Model {
         let private = self.private();
         match &self.command {
             Source::Given { expr, borrowed } => {
-                let private = self.private_at(expr.span());
-                let given = quote_spanned!(at(expr.span())=> #private::given(&(#expr)));
+                let (span, given, kept) = (expr.span(), own("given"), own("kept"));
+                let private = self.private_at(span);
+                // Named, so that a command which the expression makes lives as long as the call.
+                let found =
+                    quote_spanned!(at(span)=> let #given = &(#expr); let #command = #private::given(#given););
                 if *borrowed {
-                    return quote!(let #command = #given;);
+                    return found;
                 }
-                let kept = own("kept");
                 quote! {
-                    let #kept = ::core::clone::Clone::clone(#given);
+                    let #kept = { #found ::core::clone::Clone::clone(#command) };
                     let #command = &#kept;
                 }
             }
@@ -268,20 +271,21 @@ impl Model {
     /// What the worker gets: each argument checked on its way, or made owned.
     fn moves(&self) -> TokenStream {
         let moves = self.moved.iter().map(|moved| match moved {
-            Moved::Checked(simple) => {
-                let name = &simple.name;
-                let send = self.send(&quote!(#name), name.span());
-                quote!(let #name = #send;)
+            Moved::Checked { name, cfg } => {
+                let (cfg, send) = (condition(cfg), self.send(&quote!(#name), name.span()));
+                quote!(#cfg let #name = #send;)
             }
-            Moved::Guard(_) => TokenStream::new(),
-            Moved::Lent { name, .. } => {
-                let owned = kept_as("owned", name);
+            Moved::Guard { .. } => TokenStream::new(),
+            Moved::Lent { name, mutable, cfg } => {
+                let (cfg, owned, taken) = (condition(cfg), kept_as("owned", name), own("taken"));
                 let private = self.private_at(name.span());
+                // The body changes what it is lent; the signature's own `mut` is used here.
+                let again = mutable.then(|| quote!(#cfg { let #taken = #name; #name = #taken; }));
                 let own = quote_spanned!(at(name.span())=> {
                     use #private::{Owns as _, OwnsNot as _};
                     #private::Ask(#name).owned()
                 });
-                quote!(let #owned = #own;)
+                quote!(#again #cfg let #owned = #own;)
             }
             Moved::Object(span) => {
                 let (name, span) = (own("object"), *span);
@@ -298,11 +302,15 @@ impl Model {
     /// The statements before a body that has moved: what it was lent.
     fn lent(&self) -> TokenStream {
         let lent = self.moved.iter().map(|moved| match moved {
-            Moved::Checked(_) => TokenStream::new(),
-            Moved::Guard(name) => quote!(let #name = #name;),
-            Moved::Lent { pattern, name } => {
-                let owned = kept_as("owned", name);
-                quote!(let #pattern = #owned.lend();)
+            Moved::Checked { .. } => TokenStream::new(),
+            Moved::Guard { name, cfg } => {
+                let cfg = condition(cfg);
+                quote!(#cfg let #name = #name;)
+            }
+            Moved::Lent { name, mutable, cfg } => {
+                let (cfg, owned) = (condition(cfg), kept_as("owned", name));
+                let mutable = mutable.then(|| quote!(mut));
+                quote!(#cfg let #mutable #name = #owned.lend();)
             }
             Moved::Object(span) => {
                 let (name, object) = (Ident::new(MOVED_SELF, *span), own("object"));
@@ -332,14 +340,15 @@ impl Model {
         let span = self.function.sig.ident.span();
         let (call, command) = (own_at("call", span), own_at("command", span));
         let (method, body) = match &self.shape {
-            Shape::Sync { output } => ("run", blocking(&self.checked(output), &lent, &body, span)),
+            Shape::Sync { output } => ("run", blocking(&self.checked(output), lent, &body, span)),
             Shape::Queued { value, error, .. } => {
                 let output = quote!(::core::result::Result<#value, #error>);
-                ("run", blocking(&output, &lent, &body, span))
+                ("run", blocking(&output, lent, &body, span))
             }
             Shape::Async { output } => {
                 let planted = self.planted(output);
-                ("call", quote_spanned!(at(span)=> move || async move { #lent #planted #body }))
+                let body = before(quote!(#lent #planted), &body);
+                ("call", quote_spanned!(at(span)=> move || async move #body))
             }
             // The other macro's own statements stand before its body, typed already.
             Shape::Boxed { body, .. } => ("call", quote_spanned!(at(span)=> move || async move { #body })),
@@ -408,8 +417,22 @@ impl Model {
                 (path, owned, calls.collect())
             }
         };
-        let method = own_at(if *owned { "fallback_owned" } else { "fallback" }, used.span);
-        option(&method, used.span, Some(seen), &self.used(used, number, &expr))
+        let (span, expr) = (used.span, self.used(used, number, &expr));
+        if !*owned {
+            return option(&own_at("fallback", span), span, Some(seen), &expr);
+        }
+        // Nothing in it borrows, as far as can be seen. Whether it can go to another thread the types say.
+        let private = self.private_at(span);
+        let (call, way, seen) = (own_at("call", span), own_at("way", span), own_at(seen, span));
+        let (fallback, place) = (own_at("fallback", span), own_at("place", span));
+        quote_spanned! {at(span)=>
+            let #fallback = #way.#seen(#expr);
+            let #place = {
+                use #private::{Leaves as _, Stays as _};
+                #private::Ask(#private::parts(&#call, &#fallback)).place()
+            };
+            let #call = #place.fall_back(#call, #fallback);
+        }
     }
 
     fn finish(&self) -> TokenStream {
@@ -459,7 +482,6 @@ impl Model {
             #(#cfgs)*
             #[doc(hidden)]
             #[doc = #doc]
-            #[allow(dead_code)]
             #[must_use]
             #vis fn #name() -> #private::Annotated {
                 #announced
@@ -525,13 +547,17 @@ fn located(tokens: &TokenStream, span: Span) -> TokenStream {
     moved.collect()
 }
 
-/// A synchronous body. Its own braces stay the closure's where nothing stands before it.
-fn blocking(output: &TokenStream, lent: &TokenStream, body: &Group, span: Span) -> TokenStream {
-    if lent.is_empty() {
-        quote_spanned!(at(span)=> move || -> #output #body)
-    } else {
-        quote_spanned!(at(span)=> move || -> #output { #lent #body })
-    }
+/// A synchronous body.
+fn blocking(output: &TokenStream, lent: TokenStream, body: &Group, span: Span) -> TokenStream {
+    let body = before(lent, body);
+    quote_spanned!(at(span)=> move || -> #output #body)
+}
+
+/// A body with statements of ours at its beginning, in its own braces: others around them would be in excess, and a lint's business.
+fn before(statements: TokenStream, body: &Group) -> Group {
+    let mut whole = Group::new(body.delimiter(), statements.into_iter().chain(body.stream()).collect());
+    whole.set_span(body.span());
+    whole
 }
 
 /// The attribute of what is there under a condition.

@@ -3,11 +3,14 @@
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
-use syn::parse::{Parse, ParseStream};
+use syn::parse::{Parse, ParseStream, Parser};
+use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{
     Attribute, FnArg, GenericParam, Meta, Pat, Receiver, ReceiverKind, Signature, Token, Type, Visibility,
 };
+
+use crate::names::mentions;
 
 /// A function with its attribute taken off.
 pub(crate) struct Function {
@@ -27,14 +30,21 @@ pub(crate) struct Argument {
     /// The one name that it is, where the pattern is no more than that.
     pub(crate) simple: Option<Simple>,
     pub(crate) ty: Type,
-    /// `#[cfg(..)]` conditions on it.
-    pub(crate) cfgs: Vec<TokenStream>,
+    /// The condition under which there is such an argument.
+    pub(crate) cfg: Option<TokenStream>,
     pub(crate) span: Span,
 }
 
 pub(crate) struct Simple {
     pub(crate) name: Ident,
     pub(crate) mutable: bool,
+}
+
+impl Argument {
+    /// The names that its pattern binds, as texts, without `r#`.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        self.names.iter().map(|name| name.unraw().to_string()).collect()
+    }
 }
 
 /// How the function has its object.
@@ -67,11 +77,24 @@ impl Parse for Function {
                 input.error("a command needs a body: put the attribute where the function is implemented")
             );
         }
-        let body = match input.parse::<TokenTree>()? {
-            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => group,
-            other => return Err(syn::Error::new(other.span(), "expected the function's body")),
-        };
+        let token = input.parse::<TokenTree>()?;
+        let span = token.span();
+        let body = braces(token).ok_or_else(|| syn::Error::new(span, "expected the function's body"))?;
         Ok(Self { attrs, vis, default, sig, body })
+    }
+}
+
+/// The braces of a body. What a `macro_rules` hands on as `$body` is in a group without delimiters.
+fn braces(token: TokenTree) -> Option<Group> {
+    let TokenTree::Group(group) = token else { return None };
+    match group.delimiter() {
+        Delimiter::Brace => Some(group),
+        Delimiter::None => {
+            let mut inside = group.stream().into_iter();
+            let only = inside.next().filter(|_| inside.next().is_none())?;
+            braces(only)
+        }
+        _ => None,
     }
 }
 
@@ -120,8 +143,9 @@ impl Function {
                     }
                     _ => None,
                 };
-                let cfgs = typed.attrs.iter().filter_map(cfg_condition).collect();
-                Argument { names, simple, ty: (*typed.ty).clone(), cfgs, span: typed.pat.span() }
+                let cfgs: Vec<TokenStream> = typed.attrs.iter().flat_map(cfg_conditions).collect();
+                let cfg = (!cfgs.is_empty()).then(|| quote::quote!(all(#(#cfgs),*)));
+                Argument { names, simple, ty: (*typed.ty).clone(), cfg, span: typed.pat.span() }
             })
             .collect()
     }
@@ -129,8 +153,8 @@ impl Function {
     /// The names of its type and const parameters.
     pub(crate) fn generics(&self) -> Vec<String> {
         let named = self.sig.generics.params.iter().filter_map(|param| match param {
-            GenericParam::Type(param) => Some(param.ident.to_string()),
-            GenericParam::Const(param) => Some(param.ident.to_string()),
+            GenericParam::Type(param) => Some(param.ident.unraw().to_string()),
+            GenericParam::Const(param) => Some(param.ident.unraw().to_string()),
             _ => None,
         });
         named.collect()
@@ -187,11 +211,24 @@ fn mentions_mutable_reference(ty: &Type) -> bool {
     false
 }
 
-fn cfg_condition(attr: &Attribute) -> Option<TokenStream> {
-    match &attr.meta {
-        Meta::List(list) if list.path.is_ident("cfg") => Some(list.tokens.clone()),
-        _ => None,
+/// `#[cfg(p)]`, and the same within `#[cfg_attr(..)]`.
+fn cfg_conditions(attr: &Attribute) -> Vec<TokenStream> {
+    let Meta::List(list) = &attr.meta else { return Vec::new() };
+    if list.path.is_ident("cfg") {
+        return vec![list.tokens.clone()];
     }
+    if !list.path.is_ident("cfg_attr") {
+        return Vec::new();
+    }
+    let parse = Punctuated::<Meta, Token![,]>::parse_terminated;
+    let Ok(metas) = parse.parse2(list.tokens.clone()) else { return Vec::new() };
+    let mut metas = metas.into_iter();
+    let Some(when) = metas.next() else { return Vec::new() };
+    let conditions = metas.filter_map(|meta| match meta {
+        Meta::List(list) if list.path.is_ident("cfg") => Some(list.tokens),
+        _ => None,
+    });
+    conditions.map(|condition| quote::quote!(any(not(#when), #condition))).collect()
 }
 
 /// The last part of a path type.
@@ -204,7 +241,8 @@ pub(crate) fn last_segment(ty: &Type) -> Option<&syn::PathSegment> {
     }
 }
 
-fn bindings(pat: &Pat, names: &mut Vec<Ident>) {
+/// The names that a pattern binds.
+pub(crate) fn bindings(pat: &Pat, names: &mut Vec<Ident>) {
     let all = |pats: &mut dyn Iterator<Item = &Pat>, names: &mut Vec<Ident>| {
         for pat in pats {
             bindings(pat, names);
@@ -226,58 +264,6 @@ fn bindings(pat: &Pat, names: &mut Vec<Ident>) {
         Pat::Type(pat) => bindings(&pat.pat, names),
         _ => {}
     }
-}
-
-// ===== looking for names in tokens =====
-
-/// The first token that means one of `names`: the identifier itself, or a format string that captures it.
-pub(crate) fn mentions(tokens: &TokenStream, names: &[&str]) -> Option<Span> {
-    let mut previous = ' ';
-    let mut tokens = tokens.clone().into_iter().peekable();
-    while let Some(token) = tokens.next() {
-        match &token {
-            TokenTree::Ident(ident) => {
-                // `.name` is a field, `name:` one of a struct literal, `name::` a module.
-                let colon = matches!(tokens.peek(), Some(TokenTree::Punct(punct)) if punct.as_char() == ':');
-                let text = ident.unraw().to_string();
-                // Of `self` and types there are no fields.
-                let is_type = text == "self" || text.starts_with(char::is_uppercase);
-                if names.contains(&&*text) && previous != '.' && (!colon || is_type) {
-                    return Some(ident.span());
-                }
-            }
-            TokenTree::Group(group) => {
-                if let Some(found) = mentions(&group.stream(), names) {
-                    return Some(found);
-                }
-            }
-            TokenTree::Literal(literal) => {
-                let text = literal.to_string();
-                if text.contains('"') && names.iter().any(|name| captures(&text, name)) {
-                    return Some(literal.span());
-                }
-            }
-            TokenTree::Punct(_) => {}
-        }
-        previous = match &token {
-            // `..name` is the rest of a struct, or a range.
-            TokenTree::Punct(punct) if punct.as_char() == '.' && previous != '.' => '.',
-            _ => ' ',
-        };
-    }
-    None
-}
-
-/// Whether a format string captures a name: `{name}`, `{name:?}`, `{:name$}`.
-pub(crate) fn captures(text: &str, name: &str) -> bool {
-    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
-    text.match_indices(name).any(|(at, _)| {
-        let (before, after) = (&text[..at], &text[at + name.len()..]);
-        let opened = before.ends_with('{') && !before.ends_with("{{");
-        let closed = after.starts_with('}') || after.starts_with(':');
-        let width = after.starts_with('$') && !before.ends_with(is_word);
-        (opened && closed) || width
-    })
 }
 
 /// Where a type borrows something that need not live for ever: a reference or lifetime other than `'static`.
@@ -324,80 +310,4 @@ pub(crate) fn borrow_in(ty: &Type) -> Option<Span> {
         None
     }
     look(ty.to_token_stream())
-}
-
-// ===== replacing a name =====
-
-/// Replaces a name, in format strings too, but not within items of their own, whose names are others.
-pub(crate) fn replace(tokens: TokenStream, name: &str, by: &str) -> TokenStream {
-    let mut replaced = TokenStream::new();
-    let mut tokens = tokens.into_iter().peekable();
-    // Within the head of a nested item, up to its braces or semicolon.
-    let mut in_item = false;
-    while let Some(token) = tokens.next() {
-        let new = match token {
-            TokenTree::Ident(ident) if ident == name && !in_item => {
-                let mut new = Ident::new(by, ident.span());
-                new.set_span(ident.span());
-                TokenTree::Ident(new)
-            }
-            TokenTree::Ident(ident) => {
-                let next_is_name = matches!(tokens.peek(), Some(TokenTree::Ident(_)));
-                let next_opens =
-                    matches!(tokens.peek(), Some(TokenTree::Punct(punct)) if punct.as_char() == '<');
-                in_item |= (ident == "fn" || ident == "trait" || ident == "mod") && next_is_name;
-                in_item |= ident == "impl" && (next_is_name || next_opens);
-                TokenTree::Ident(ident)
-            }
-            TokenTree::Group(group) if in_item => {
-                in_item = group.delimiter() != Delimiter::Brace;
-                TokenTree::Group(group)
-            }
-            TokenTree::Group(group) => {
-                let mut new = Group::new(group.delimiter(), replace(group.stream(), name, by));
-                new.set_span(group.span());
-                TokenTree::Group(new)
-            }
-            TokenTree::Punct(punct) => {
-                in_item &= punct.as_char() != ';';
-                TokenTree::Punct(punct)
-            }
-            TokenTree::Literal(literal) => {
-                let text = literal.to_string();
-                if text.contains('"') && !in_item && captures(&text, name) {
-                    TokenTree::Literal(renamed(&text, name, by, literal.span()))
-                } else {
-                    TokenTree::Literal(literal)
-                }
-            }
-        };
-        replaced.extend([new]);
-    }
-    replaced
-}
-
-/// Replaces every token that is a name by others.
-pub(crate) fn replace_all(tokens: TokenStream, name: &str, by: &TokenStream) -> TokenStream {
-    let replaced = tokens.into_iter().map(|token| match token {
-        TokenTree::Ident(ident) if ident == name => by.clone(),
-        TokenTree::Group(group) => {
-            let mut new = Group::new(group.delimiter(), replace_all(group.stream(), name, by));
-            new.set_span(group.span());
-            TokenTree::Group(new).into()
-        }
-        other => other.into(),
-    });
-    replaced.collect()
-}
-
-/// A format string that captures another name.
-fn renamed(text: &str, name: &str, by: &str, span: Span) -> proc_macro2::Literal {
-    let mut new = text.to_owned();
-    for end in ["}", ":"] {
-        new = new.replace(&format!("{{{name}{end}"), &format!("{{{by}{end}"));
-    }
-    let literal: proc_macro2::Literal = new.parse().expect("only letters of a name were changed");
-    let mut literal = literal;
-    literal.set_span(span);
-    literal
 }

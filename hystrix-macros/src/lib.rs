@@ -1,6 +1,7 @@
 //! The attributes of `hystrix-core`, which re-exports and documents them. Nobody depends on this crate directly.
 //!
-//! `args` spells what is written, `item` takes the function apart, `options`, `result` and `model` judge, `expand` prints. A
+//! `args` spells what is written, `item` takes the function apart, `names` looks for names in what is not parsed, `options`, `result` and `model` judge, `expand`
+//! prints. A
 //! function whose attribute has a mistake is still printed as it stands, so that one mistake is one error.
 
 mod args;
@@ -8,6 +9,7 @@ mod commands;
 mod expand;
 mod item;
 mod model;
+mod names;
 mod options;
 mod result;
 #[cfg(test)]

@@ -5,7 +5,8 @@ use quote::ToTokens;
 use syn::spanned::Spanned;
 use syn::{GenericArgument, GenericParam, PathArguments, ReturnType, Type, TypeParamBound};
 
-use crate::item::{Function, last_segment, mentions};
+use crate::item::{Function, last_segment};
+use crate::names::mentions;
 
 /// The kinds of function.
 pub(crate) enum Shape {

@@ -3,8 +3,12 @@
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
+use std::marker::PhantomData;
 
-use crate::command::{Command, PoolCommand};
+use crate::command::{Call, Command, PoolCommand};
+use crate::error::CommandError;
+use crate::execution::Blocking;
+use crate::fallback::{Here, Owned, Plain};
 use crate::sync::global::Arc;
 
 // ===== the result =====
@@ -153,6 +157,78 @@ impl<T> KeepsNot for &Ask<&T> {
         T: NeededTwice,
     {
         unreachable!("nothing implements `NeededTwice`")
+    }
+}
+
+// ===== where a fallback runs =====
+
+/// What says whether a fallback can go to another thread: its call's types, and its own.
+#[inline]
+pub fn parts<'c, C, B, T, E, P, G>(_call: &Call<'c, C, B, T, E, P>, _fallback: &G) -> PhantomData<(T, E, G)> {
+    PhantomData
+}
+
+/// It can.
+pub trait Leaves {
+    /// Says so.
+    fn place(self) -> OnAWorker;
+}
+
+/// It cannot, or need not be asked.
+pub trait Stays {
+    /// Says so.
+    fn place(self) -> OnTheCaller;
+}
+
+impl<T: Send + 'static, E: Send + 'static, G: Send + 'static> Leaves for Ask<PhantomData<(T, E, G)>> {
+    #[inline]
+    fn place(self) -> OnAWorker {
+        OnAWorker
+    }
+}
+
+impl<X> Stays for &Ask<PhantomData<X>> {
+    #[inline]
+    fn place(self) -> OnTheCaller {
+        OnTheCaller
+    }
+}
+
+/// At the deadline, while the caller is still in its body.
+#[derive(Clone, Copy, Debug)]
+pub struct OnAWorker;
+
+/// When the caller's body has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct OnTheCaller;
+
+impl OnAWorker {
+    /// Sets the fallback.
+    #[inline]
+    pub fn fall_back<'c, F, T, E, P, G>(
+        self,
+        call: Call<'c, Command, Blocking<F>, T, E, P>,
+        fallback: G,
+    ) -> Call<'c, Command, Blocking<F>, T, E, P, Owned<G>>
+    where
+        G: FnOnce(CommandError<E>) -> Result<T, E> + Send + 'static,
+    {
+        call.fallback_owned(fallback)
+    }
+}
+
+impl OnTheCaller {
+    /// Sets the fallback.
+    #[inline]
+    pub fn fall_back<'c, C, B, T, E, P, G>(
+        self,
+        call: Call<'c, C, B, T, E, P>,
+        fallback: G,
+    ) -> Call<'c, C, B, T, E, P, Here<G, Plain>>
+    where
+        G: FnOnce(CommandError<E>) -> Result<T, E>,
+    {
+        call.fallback(fallback)
     }
 }
 

@@ -11,9 +11,9 @@ mod site;
 mod ways;
 
 pub use self::arguments::{
-    Answers, AsCommand, Ask, Checked, Keeps, KeepsNot, Lend, Lent, LentCow, LentOption, Moves, MovesNot,
-    MovesToWorker, NeededTwice, Output, OwnedByWorker, Owning, Owns, OwnsNot, TakesThenError, WorkerChecked,
-    WorkerOutput, given, planted,
+    Answers, AsCommand, Ask, Checked, Keeps, KeepsNot, Leaves, Lend, Lent, LentCow, LentOption, Moves,
+    MovesNot, MovesToWorker, NeededTwice, OnAWorker, OnTheCaller, Output, OwnedByWorker, Owning, Owns,
+    OwnsNot, Stays, TakesThenError, WorkerChecked, WorkerOutput, given, parts, planted,
 };
 pub use self::site::{AtSite, Found, Site};
 pub use self::ways::{AsIs, ErrorOf, Flat, Own, Way, as_is, way};

@@ -27,6 +27,8 @@ const DEFAULT_GROUP: &str = "default";
 pub struct CommandBuilder<I> {
     names: Written,
     config: CommandConfig,
+    /// What `config` was given: below what the builder sets by itself.
+    layer: CommandConfig,
     isolation: I,
     registry: Option<Registry>,
 }
@@ -87,6 +89,7 @@ impl CommandBuilder<InPlaceIsolation> {
         Self {
             names,
             config: CommandConfig::new(),
+            layer: CommandConfig::new(),
             isolation: InPlaceIsolation { release: PermitRelease::WithTheBody },
             registry: None,
         }
@@ -103,6 +106,7 @@ impl CommandBuilder<InPlaceIsolation> {
         CommandBuilder {
             names: self.names,
             config: self.config,
+            layer: self.layer,
             isolation: PoolIsolation { pool: pool.into_thread_pool() },
             registry: self.registry,
         }
@@ -177,9 +181,9 @@ impl<I: Buildable> CommandBuilder<I> {
         self
     }
 
-    /// Takes a whole layer of settings; what the builder sets by itself wins, before or after.
+    /// Takes a whole layer of settings. What the builder sets by itself wins, before or after, and so does an earlier layer.
     pub fn config(mut self, config: CommandConfig) -> Self {
-        self.config = self.config.or(&config);
+        self.layer = self.layer.or(&config);
         self
     }
 
@@ -226,7 +230,8 @@ impl<I: Buildable> CommandBuilder<I> {
 
     /// What was written, for a command whose other names follow from where it stands.
     pub(crate) fn draft(self) -> Draft {
-        Draft { names: self.names, config: self.config, isolation: self.isolation.into_isolation() }
+        let config = self.config.or(&self.layer);
+        Draft { names: self.names, config, isolation: self.isolation.into_isolation() }
     }
 }
 

@@ -9,7 +9,8 @@ use syn::spanned::Spanned;
 use syn::{Expr, ExprLit, Lit, LitStr};
 
 use crate::args::{Args, Block, Value, Written};
-use crate::item::{self, Argument, Function, Object, Simple, mentions};
+use crate::item::{Argument, Function, Object};
+use crate::names::{self, mentions};
 use crate::options::{self, Kind};
 use crate::result::{self, Shape};
 
@@ -59,11 +60,11 @@ pub(crate) enum Key {
 /// What becomes of an argument whose body runs on a worker.
 pub(crate) enum Moved {
     /// Checked at its own type, and moved.
-    Checked(Simple),
+    Checked { name: Ident, cfg: Option<TokenStream> },
     /// Moved although the body does not name it: a guard, say.
-    Guard(Ident),
+    Guard { name: Ident, cfg: Option<TokenStream> },
     /// Made owned, and lent to the body there.
-    Lent { pattern: TokenStream, name: Ident },
+    Lent { name: Ident, mutable: bool, cfg: Option<TokenStream> },
     /// `self` behind a reference: cloned. It stands here.
     Object(Span),
 }
@@ -146,6 +147,8 @@ impl Mistakes {
 /// The options by name, after the rules about presence.
 struct Options {
     written: Vec<Written>,
+    /// How many of them the function itself has; the others stand around it.
+    own: usize,
     block: Option<Block>,
 }
 
@@ -173,8 +176,14 @@ impl Options {
         }
     }
 
-    fn span(&self, name: &str) -> Span {
-        self.get(name).map_or_else(Span::call_site, |option| option.name.span())
+    /// An option without effect: a mistake where the function itself has it, and otherwise meant for other functions of the block.
+    fn without_effect(&mut self, name: &str, message: &str, mistakes: &mut Mistakes) {
+        let Some(place) = self.written.iter().position(|option| option.name == name) else { return };
+        if place < self.own {
+            mistakes.at(self.written[place].name.span(), message);
+        } else {
+            self.written.remove(place);
+        }
     }
 }
 
@@ -182,15 +191,15 @@ impl Model {
     /// Judges what was written about a function.
     pub(crate) fn judge(args: Args, function: Function) -> Result<Self, syn::Error> {
         let mut mistakes = Mistakes::default();
-        let options = Options::gather(args, &mut mistakes);
+        let mut options = Options::gather(args, &mut mistakes);
         check_qualifiers(&function, &mut mistakes);
         let shape = result::shape(&function, &mut |error| mistakes.push(error));
-        check_combinations(&options, &function, &shape, &mut mistakes);
+        options.check_combinations(&function, &shape, &mut mistakes);
         let judge = Judge { options: &options, function: &function, arguments: function.arguments() };
         judge.check_settings(&mut mistakes);
         let command = judge.source();
         let on_pool = options.has("thread_pool");
-        let moved = if on_pool { judge.moved(&mut mistakes) } else { Vec::new() };
+        let moved = judge.moved(on_pool, &mut mistakes);
         let rules = judge.rules(on_pool, &mut mistakes);
         let fallback = judge.fallback(&shape, &mut mistakes);
         let rejected = options.expr("rejected").map(|expr| judge.per_call(expr, &mut mistakes));
@@ -247,12 +256,12 @@ impl Options {
                 written.push(option);
             }
         }
-        Self { written, block }
+        Self { written, own, block }
     }
 }
 
-/// Whether what the function itself writes takes the place of an option around it.
-fn replaced(own: &[Written], around: &Written) -> bool {
+/// Whether what a function or inner block itself writes takes the place of an option around it.
+pub(crate) fn replaced(own: &[Written], around: &Written) -> bool {
     let is_own = |name: &str| own.iter().any(|option| option.name == name);
     let name = around.name.to_string();
     let kind = options::find(&around.name).map(|known| known.kind).ok();
@@ -282,53 +291,57 @@ fn check_qualifiers(function: &Function, mistakes: &mut Mistakes) {
     }
 }
 
-fn check_combinations(options: &Options, function: &Function, shape: &Shape, mistakes: &mut Mistakes) {
-    if options.has("command") {
-        let settings = options.written.iter().filter(|option| {
-            let kind = options::find(&option.name).map(|known| known.kind);
-            matches!(kind, Ok(Kind::Name | Kind::Isolation | Kind::Setting))
-        });
-        for option in settings {
-            let message = format!(
-                "`{}` has no effect beside `command`: the command that is given has its own settings",
-                option.name
-            );
-            mistakes.at(option.name.span(), message);
+impl Options {
+    fn check_combinations(&mut self, function: &Function, shape: &Shape, mistakes: &mut Mistakes) {
+        let given = self.has("command");
+        if given {
+            let settings: Vec<String> = self.written.iter().map(|option| option.name.to_string()).collect();
+            let settings = settings.iter().filter(|name| {
+                let known = options::OPTIONS.iter().find(|known| known.name == **name);
+                known.is_some_and(|known| matches!(known.kind, Kind::Name | Kind::Isolation | Kind::Setting))
+            });
+            for name in settings {
+                let message = format!(
+                    "`{name}` has no effect beside `command`: the command that is given has its own settings"
+                );
+                self.without_effect(name, &message, mistakes);
+            }
         }
-    }
-    let on_pool = options.has("thread_pool");
-    let pooled = on_pool || options.has("command");
-    if let Shape::Queued { at, .. } = shape {
-        if !pooled {
-            mistakes.at(*at, "a queued call runs on a thread pool: add `thread_pool`, or return a `Result`");
-        }
-        if options.has("rejected") {
+        let pooled = self.has("thread_pool") || given;
+        if let Shape::Queued { at, .. } = shape {
+            if !pooled {
+                let message = "a queued call runs on a thread pool: add `thread_pool`, or return a `Result`";
+                mistakes.at(*at, message);
+            }
             let message = "`rejected` has no effect here: a `Queued<T, E>` answers with `CommandError<E>`";
-            mistakes.at(options.span("rejected"), message);
+            self.without_effect("rejected", message, mistakes);
         }
-    }
-    if options.has("to_owned") && !pooled {
-        let message = "`to_owned` has no effect without `thread_pool`: a body that stays on its caller's thread may borrow";
-        mistakes.at(options.span("to_owned"), message);
-    }
-    let falls_back = options.has("fallback") || options.has("fallback_value");
-    for name in ["fallback_if", "fallback_semaphore", "fallback_here"] {
-        if options.has(name) && !falls_back {
-            mistakes.at(options.span(name), format!("`{name}` has no effect without a `fallback`"));
-        } else if options.has(name) && name != "fallback_if" && options.has("fallback_value") {
-            let message = format!(
-                "`{name}` has no effect on a `fallback_value`, which takes no permit and runs no code"
-            );
-            mistakes.at(options.span(name), message);
+        if !pooled {
+            let message = "`to_owned` has no effect without `thread_pool`: a body that stays on its caller's thread may borrow";
+            self.without_effect("to_owned", message, mistakes);
         }
+        self.check_fallback(function, mistakes);
     }
-    let timed = options.expr("timeout").is_some_and(|timeout| !is_none(timeout)) || options.has("command");
-    if options.has("fallback_here")
-        && falls_back
-        && (pooled && !options.has("command") || function.sig.asyncness.is_some() || !timed)
-    {
-        let message = "`fallback_here` has no effect: only a synchronous command under a semaphore, with a timeout, has its fallback elsewhere";
-        mistakes.at(options.span("fallback_here"), message);
+
+    fn check_fallback(&mut self, function: &Function, mistakes: &mut Mistakes) {
+        let (code, value) = (self.has("fallback"), self.has("fallback_value"));
+        for name in ["fallback_if", "fallback_semaphore", "fallback_here"] {
+            if !code && !value {
+                let message = format!("`{name}` has no effect without a `fallback`");
+                self.without_effect(name, &message, mistakes);
+            } else if value && name != "fallback_if" {
+                let message = format!(
+                    "`{name}` has no effect on a `fallback_value`, which takes no permit and runs no code"
+                );
+                self.without_effect(name, &message, mistakes);
+            }
+        }
+        let given = self.has("command");
+        let timed = given || self.expr("timeout").is_some_and(|timeout| !is_none(timeout));
+        if code && (self.has("thread_pool") || function.sig.asyncness.is_some() || !timed) {
+            let message = "`fallback_here` has no effect: only a synchronous command under a semaphore, with a timeout, has its fallback elsewhere";
+            self.without_effect("fallback_here", message, mistakes);
+        }
     }
 }
 
@@ -347,8 +360,7 @@ struct Judge<'a> {
 impl Judge<'_> {
     /// Settings are made once, before there are arguments.
     fn check_settings(&self, mistakes: &mut Mistakes) {
-        let names: Vec<String> =
-            self.arguments.iter().flat_map(|arg| &arg.names).map(Ident::to_string).collect();
+        let names: Vec<String> = self.arguments.iter().flat_map(Argument::texts).collect();
         let generics = self.function.generics();
         for option in &self.options.written {
             let Value::Expr(expr) = &option.value else { continue };
@@ -391,7 +403,7 @@ impl Judge<'_> {
                 of_self && matches!(self.function.object(), Some(Object::Borrowed | Object::SharedCounted));
             return Source::Given { expr: expr.clone(), borrowed };
         }
-        let key = match options.expr("key") {
+        let key = match options.expr("key").map(bare) {
             None => Key::Default,
             Some(Expr::Lit(ExprLit { lit: Lit::Str(text), .. })) => Key::Written(text.clone()),
             Some(expr) => Key::PerCall(expr.clone()),
@@ -435,7 +447,7 @@ const KEPT_SELF: &str = "__hystrix_self";
 
 /// Replaces `self`, as the body of a function that has moved does.
 pub(crate) fn replace_self(tokens: TokenStream, by: &str) -> TokenStream {
-    item::replace(tokens, "self", by)
+    names::replace(tokens, "self", by)
 }
 
 pub(crate) fn kept_self(span: Span) -> Ident {

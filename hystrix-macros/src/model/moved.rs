@@ -1,16 +1,17 @@
 //! What a body on a worker needs: arguments that move, are made owned, or cannot.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::quote;
 use syn::Type;
 use syn::spanned::Spanned;
 
 use super::{Judge, Mistakes, Moved};
 use crate::args::Value;
-use crate::item::{Argument, Object, Simple, borrow_in, mentions};
+use crate::item::{Argument, Object, Simple, borrow_in};
+use crate::names::mentions;
 
 impl Judge<'_> {
-    pub(super) fn moved(&self, mistakes: &mut Mistakes) -> Vec<Moved> {
+    /// On a pool everything that the body uses; on a command that is given, which may be of either kind, what is to be owned.
+    pub(super) fn moved(&self, on_pool: bool, mistakes: &mut Mistakes) -> Vec<Moved> {
         let body = self.function.body.stream();
         let owned: Vec<Ident> = match self.options.get("to_owned").map(|option| &option.value) {
             Some(Value::List(names)) => names.clone(),
@@ -31,38 +32,35 @@ impl Judge<'_> {
                 mistakes.at(name.span(), format!("`to_owned` names `{name}`, but {what}"));
             }
         }
-        let mut moved: Vec<Moved> = self.moved_object(&owned, &body, mistakes).into_iter().collect();
+        if !on_pool && owned.is_empty() {
+            return Vec::new();
+        }
+        let mut moved: Vec<Moved> = self.moved_object(&owned, on_pool, &body, mistakes).into_iter().collect();
         for arg in &self.arguments {
-            let listed = |simple: &Simple| owned.iter().find(|name| **name == simple.name);
-            let names: Vec<String> = arg.names.iter().map(Ident::to_string).collect();
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let used = mentions(&body, &names).is_some();
+            let cfg = arg.cfg.clone();
+            let used = mentions(&body, &arg.texts()).is_some();
             match &arg.simple {
-                Some(simple) if listed(simple).is_some() => {
-                    if !matches!(arg.ty, Type::Reference(ref reference) if reference.mutability.is_some()) {
-                        let mutable = simple.mutable.then(|| quote!(mut));
-                        let name = &simple.name;
-                        moved.push(Moved::Lent { pattern: quote!(#mutable #name), name: name.clone() });
-                    } else {
+                Some(Simple { name, mutable }) if owned.contains(name) => {
+                    if matches!(&arg.ty, Type::Reference(reference) if reference.mutability.is_some()) {
                         let message =
                             "what a body changes through `&mut` would be lost on a worker: return it instead";
                         mistakes.at(arg.ty.span(), message);
                     }
+                    moved.push(Moved::Lent { name: name.clone(), mutable: *mutable, cfg });
                 }
-                _ if !used => {
-                    let guard = arg.simple.as_ref().filter(|simple| {
-                        simple.name.to_string().starts_with('_') && borrow_in(&arg.ty).is_none()
-                    });
-                    moved.extend(guard.map(|simple| Moved::Guard(simple.name.clone())));
+                _ if !on_pool => {}
+                Some(Simple { name, .. }) if !used => {
+                    if name.to_string().starts_with('_') && borrow_in(&arg.ty).is_none() {
+                        moved.push(Moved::Guard { name: name.clone(), cfg });
+                    }
                 }
+                None if !used => {}
                 simple => {
                     if borrow_in(&arg.ty).is_some() {
                         self.borrowed(arg, simple.as_ref(), mistakes);
                     }
-                    if let Some(Simple { name, mutable: false }) = simple
-                        && arg.cfgs.is_empty()
-                    {
-                        moved.push(Moved::Checked(Simple { name: name.clone(), mutable: false }));
+                    if let Some(Simple { name, mutable: false }) = simple {
+                        moved.push(Moved::Checked { name: name.clone(), cfg });
                     }
                 }
             }
@@ -83,20 +81,26 @@ impl Judge<'_> {
         mistakes.at(arg.ty.span(), message);
     }
 
-    fn moved_object(&self, owned: &[Ident], body: &TokenStream, mistakes: &mut Mistakes) -> Option<Moved> {
+    fn moved_object(
+        &self,
+        owned: &[Ident],
+        on_pool: bool,
+        body: &TokenStream,
+        mistakes: &mut Mistakes,
+    ) -> Option<Moved> {
         let (receiver, object) = (self.function.receiver()?, self.function.object()?);
         let span = receiver.self_token.span();
         let used = mentions(body, &["self"]).is_some();
         let listed = owned.iter().any(|name| name == "self");
         match object {
-            Object::SharedCounted => Some(Moved::Object(span)),
+            Object::SharedCounted if on_pool || listed => Some(Moved::Object(span)),
             Object::Borrowed if listed => Some(Moved::Object(span)),
-            Object::Borrowed if used => {
+            Object::Borrowed if used && on_pool => {
                 let message = "a worker cannot borrow `self`, because its caller may leave first; add `to_owned(self)`, which clones it, or take `self: Arc<Self>` or `self: &Arc<Self>`";
                 mistakes.at(receiver.span(), message);
                 None
             }
-            Object::Exclusive if used || listed => {
+            Object::Exclusive if (used && on_pool) || listed => {
                 let message = "a worker cannot have `&mut self`, because its caller may leave first; use semaphore isolation, or take `self` by value";
                 mistakes.at(receiver.span(), message);
                 None

@@ -1,12 +1,14 @@
 //! What is evaluated at each call, beside the body: rules about results, the fallback, and the arguments that they name.
 
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote};
+use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Expr, Type};
 
 use super::{Call, Fallback, Judge, KEPT_SELF, Kept, Mistakes, Rule, Use, bare, is_none, replace_self};
-use crate::item::{Object, borrow_in, mentions};
+use crate::item::{Argument, Object, bindings, borrow_in};
+use crate::names::mentions;
 use crate::result::Shape;
 
 impl Judge<'_> {
@@ -26,12 +28,12 @@ impl Judge<'_> {
 
     /// A rule of a pool's command judges on the worker.
     fn check_goes_along(&self, option: &str, expr: &Expr, mistakes: &mut Mistakes) {
-        let tokens = expr.to_token_stream();
+        let (tokens, own) = (expr.to_token_stream(), own_names(expr));
         let borrowed =
-            self.arguments.iter().filter(|arg| borrow_in(&arg.ty).is_some()).flat_map(|arg| &arg.names);
+            self.arguments.iter().filter(|arg| borrow_in(&arg.ty).is_some()).flat_map(Argument::texts);
         let object = matches!(self.function.object(), Some(Object::Borrowed | Object::Exclusive));
         let object = object.then(|| "self".to_owned());
-        for name in borrowed.map(Ident::to_string).chain(object) {
+        for name in borrowed.filter(|name| !own.contains(name)).chain(object) {
             if let Some(span) = mentions(&tokens, &[&name]) {
                 let message = format!(
                     "`{option}` judges on the worker, which cannot borrow `{name}`, because its caller may leave first"
@@ -44,10 +46,12 @@ impl Judge<'_> {
     /// An expression that is evaluated at each call, beside the body.
     pub(super) fn per_call(&self, expr: &Expr, mistakes: &mut Mistakes) -> Use {
         let mut tokens = moving(expr).into_token_stream();
-        let mut kept = Vec::new();
+        let own = own_names(expr);
+        let mut kept: Vec<Kept> = Vec::new();
         for arg in &self.arguments {
-            for name in &arg.names {
-                let Some(span) = mentions(&tokens, &[&name.to_string()]) else { continue };
+            for (name, text) in arg.names.iter().zip(arg.texts()) {
+                let named = if own.contains(&text) { None } else { mentions(&tokens, &[&text]) };
+                let Some(span) = named else { continue };
                 match &arg.ty {
                     Type::Reference(reference) if reference.mutability.is_some() => {
                         mistakes
@@ -55,7 +59,7 @@ impl Judge<'_> {
                     }
                     // A copy of the reference will do.
                     Type::Reference(_) if arg.simple.is_some() => {}
-                    _ => kept.push(Kept { name: name.clone(), cfg: arg.cfgs.first().cloned() }),
+                    _ => kept.push(Kept { name: name.clone(), cfg: arg.cfg.clone() }),
                 }
             }
         }
@@ -84,7 +88,7 @@ impl Judge<'_> {
         };
         let Expr::Path(path) = bare(expr) else {
             let how = self.per_call(expr, mistakes);
-            let owned = self.owned(shape, &expr.to_token_stream(), false);
+            let owned = self.owned(shape, expr, false);
             return Fallback::Called { how, owned };
         };
         let mut args = Vec::new();
@@ -102,7 +106,7 @@ impl Judge<'_> {
             };
             let name = &simple.name;
             all.extend(quote!(#name,));
-            args.push((quote!(#name), arg.cfgs.first().cloned()));
+            args.push((quote!(#name), arg.cfg.clone()));
         }
         let list: Expr = syn::parse_quote!((#all));
         let mut used = self.per_call(&list, mistakes);
@@ -113,13 +117,13 @@ impl Judge<'_> {
         let calls = cases(args.collect(), expr.span(), mistakes);
         used.expr = path.to_token_stream();
         used.span = path.span();
-        let owned = self.owned(shape, &list.to_token_stream(), true);
+        let owned = self.owned(shape, &list, true);
         Fallback::Function { path: used, calls, owned }
     }
 
-    /// Whether a fallback can run on a worker while its caller is still in the body: nothing it names borrows, as far as can be
-    /// seen, and the result does not either.
-    fn owned(&self, shape: &Shape, tokens: &TokenStream, is_function: bool) -> bool {
+    /// Whether a fallback may outlive its caller's stay in the body, as far as can be seen: nothing that it names borrows, and the result does not
+    /// either. Whether all of it can go to another thread the types say.
+    fn owned(&self, shape: &Shape, expr: &Expr, is_function: bool) -> bool {
         let options = self.options;
         let timed = options.expr("timeout").is_some_and(|timeout| !is_none(timeout));
         let Shape::Sync { output, .. } = shape else { return false };
@@ -127,23 +131,46 @@ impl Judge<'_> {
             return false;
         }
         let generics = self.function.generics();
-        let generics: Vec<&str> = generics.iter().map(String::as_str).collect();
-        let free = |ty: &Type| {
+        let lives = |ty: &Type| {
             let tokens = ty.to_token_stream();
-            borrow_in(ty).is_none()
-                && mentions(&tokens, &generics).is_none()
-                && mentions(&tokens, &["impl", "Self"]).is_none()
+            let bound = [generics.as_slice(), &["impl".into(), "Self".into()]].concat();
+            borrow_in(ty).is_none() && mentions(&tokens, &bound).is_none() && !names_a_parameter(ty)
         };
-        let names_object = mentions(tokens, &["self", "Self"]).is_some();
-        let object_borrows = !matches!(self.function.object(), None | Some(Object::Owned));
-        if names_object && (object_borrows || self.function.receiver().is_some()) || !free(output) {
+        let (tokens, own) = (expr.to_token_stream(), own_names(expr));
+        if mentions(&tokens, &["self", "Self"]).is_some() || !lives(output) {
             return false;
         }
         self.arguments.iter().all(|arg| {
-            let named = arg.names.iter().any(|name| mentions(tokens, &[&name.to_string()]).is_some());
-            !(named || is_function) || free(&arg.ty)
+            let named =
+                arg.texts().iter().any(|name| !own.contains(name) && mentions(&tokens, &[name]).is_some());
+            !(named || is_function) || lives(&arg.ty)
         })
     }
+}
+
+/// Whether a type names what is by its letters a type parameter, of the impl block perhaps, whose parameters are not seen here.
+fn names_a_parameter(ty: &Type) -> bool {
+    fn look(tokens: TokenStream) -> bool {
+        tokens.into_iter().any(|token| match token {
+            proc_macro2::TokenTree::Ident(ident) => {
+                let text = ident.to_string();
+                text.len() <= 2 && text.starts_with(|letter: char| letter.is_ascii_uppercase())
+            }
+            proc_macro2::TokenTree::Group(group) => look(group.stream()),
+            _ => false,
+        })
+    }
+    look(ty.to_token_stream())
+}
+
+/// The names that a closure's own parameters bind: within it they are not the function's arguments.
+fn own_names(expr: &Expr) -> Vec<String> {
+    let Expr::Closure(closure) = bare(expr) else { return Vec::new() };
+    let mut names = Vec::new();
+    for pat in &closure.inputs {
+        bindings(pat, &mut names);
+    }
+    names.iter().map(|name| name.unraw().to_string()).collect()
 }
 
 /// A closure owns what it names: it outlives the expression it stands in.

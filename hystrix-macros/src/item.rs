@@ -30,6 +30,8 @@ pub(crate) struct Argument {
     /// The one name that it is, where the pattern is no more than that.
     pub(crate) simple: Option<Simple>,
     pub(crate) ty: Type,
+    /// Its pattern borrows: `ref name`.
+    pub(crate) by_ref: bool,
     /// The condition under which there is such an argument.
     pub(crate) cfg: Option<TokenStream>,
     pub(crate) span: Span,
@@ -145,7 +147,8 @@ impl Function {
                 };
                 let cfgs: Vec<TokenStream> = typed.attrs.iter().flat_map(cfg_conditions).collect();
                 let cfg = (!cfgs.is_empty()).then(|| quote::quote!(all(#(#cfgs),*)));
-                Argument { names, simple, ty: (*typed.ty).clone(), cfg, span: typed.pat.span() }
+                let by_ref = mentions(&typed.pat.to_token_stream(), &["ref"]).is_some();
+                Argument { names, simple, ty: (*typed.ty).clone(), by_ref, cfg, span: typed.pat.span() }
             })
             .collect()
     }

@@ -43,10 +43,14 @@ fn command_impl(args: TokenStream, item: TokenStream) -> TokenStream {
         Ok(function) => function,
         Err(error) => return with_errors(item, &error),
     };
-    let bare = expand::bare(&function, item);
+    let mut bare = expand::bare(&function, item);
+    let (name, vis) = (function.name(), function.vis.clone());
     match model::Model::judge(args::Args::read(args), function) {
         Ok(model) => model.expand(),
-        Err(error) => with_errors(bare, &error),
+        Err(refused) => {
+            bare.extend(expand::bare_companion(&name, &vis, &refused));
+            with_errors(bare, &refused.error)
+        }
     }
 }
 

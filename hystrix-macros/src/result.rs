@@ -3,7 +3,7 @@
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
 use syn::spanned::Spanned;
-use syn::{GenericArgument, GenericParam, PathArguments, ReturnType, Type, TypeParamBound};
+use syn::{GenericArgument, GenericParam, Path, PathArguments, ReturnType, Type, TypeParamBound};
 
 use crate::item::{Function, last_segment};
 use crate::names::mentions;
@@ -201,13 +201,15 @@ fn blank_impls(ty: &mut Type) {
     match ty {
         Type::ImplTrait(_) => *ty = syn::parse_quote!(_),
         Type::Path(path) => {
-            for segment in &mut path.path.segments {
-                if let PathArguments::AngleBracketed(arguments) = &mut segment.arguments {
-                    for argument in &mut arguments.args {
-                        if let GenericArgument::Type(ty) = argument {
-                            blank_impls(ty);
-                        }
-                    }
+            if let Some(qself) = &mut path.qself {
+                blank_impls(&mut qself.ty);
+            }
+            blank_path(&mut path.path);
+        }
+        Type::TraitObject(object) => {
+            for bound in &mut object.bounds {
+                if let TypeParamBound::Trait(bound) = bound {
+                    blank_path(&mut bound.path);
                 }
             }
         }
@@ -218,5 +220,27 @@ fn blank_impls(ty: &mut Type) {
         Type::Paren(inner) => blank_impls(&mut inner.elem),
         Type::Group(inner) => blank_impls(&mut inner.elem),
         _ => {}
+    }
+}
+
+fn blank_path(path: &mut Path) {
+    for segment in &mut path.segments {
+        match &mut segment.arguments {
+            PathArguments::None => {}
+            PathArguments::AngleBracketed(arguments) => {
+                for argument in &mut arguments.args {
+                    match argument {
+                        GenericArgument::Type(ty) => blank_impls(ty),
+                        GenericArgument::AssocType(assoc) => blank_impls(&mut assoc.ty),
+                        _ => {}
+                    }
+                }
+            }
+            PathArguments::Parenthesized(arguments) => {
+                if let ReturnType::Type(_, ty) = &mut arguments.output {
+                    blank_impls(ty);
+                }
+            }
+        }
     }
 }

@@ -28,6 +28,7 @@ pub struct Annotated {
     place: Place,
     of: &'static str,
     keyed: bool,
+    on_pool: bool,
     define: Box<dyn Fn() -> Draft + Send + Sync>,
     handle: OnceLock<CommandHandle>,
 }
@@ -39,7 +40,7 @@ impl Annotated {
         I: Buildable + 'static,
     {
         let define = Box::new(move || define().draft());
-        Self { place, of, keyed, define, handle: OnceLock::new() }
+        Self { place, of, keyed, on_pool: I::ON_POOL, define, handle: OnceLock::new() }
     }
 
     #[cfg(feature = "discover")]
@@ -48,7 +49,8 @@ impl Annotated {
     }
 
     pub(crate) fn blueprint(&self) -> Blueprint<'_> {
-        Blueprint { place: self.place, of: self.of, keyed: self.keyed, define: &*self.define }
+        let Self { place, of, keyed, on_pool, define, .. } = self;
+        Blueprint { place: *place, of, keyed: *keyed, on_pool: *on_pool, define: &**define }
     }
 
     pub(crate) fn made(&self, registry: &Registry) -> Made {

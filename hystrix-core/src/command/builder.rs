@@ -240,6 +240,9 @@ pub trait Buildable: crate::sealed::Sealed {
     /// The kind of command it builds.
     type Command: KeyedKind;
 
+    #[doc(hidden)]
+    const ON_POOL: bool;
+
     /// What the registry makes of it.
     #[doc(hidden)]
     fn into_isolation(self) -> Isolation;
@@ -250,6 +253,7 @@ impl crate::sealed::Sealed for PoolIsolation {}
 
 impl Buildable for InPlaceIsolation {
     type Command = Command;
+    const ON_POOL: bool = false;
 
     fn into_isolation(self) -> Isolation {
         Isolation::InPlace(self.release)
@@ -258,6 +262,7 @@ impl Buildable for InPlaceIsolation {
 
 impl Buildable for PoolIsolation {
     type Command = PoolCommand;
+    const ON_POOL: bool = true;
 
     fn into_isolation(self) -> Isolation {
         Isolation::Pool(self.pool)

@@ -20,10 +20,20 @@ pub struct Place {
     line: u32,
     column: u32,
     function: &'static str,
+    /// It belongs to a type.
+    is_method: bool,
 }
 
-/// A place, and the type whose function it is: the body of a trait's default method stands once and is many functions.
-pub(super) type Spot = (Place, &'static str);
+/// A function: where it stands, and what it belongs to, for the body of a trait's default method stands once and is many functions, and so is all
+/// that one `macro_rules` makes on one line. With it what it is, so that whatever else is alike, a function never gets the command of
+/// another kind.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Spot {
+    place: Place,
+    of: &'static str,
+    keyed: bool,
+    on_pool: bool,
+}
 
 /// What a registry has made for a function.
 #[derive(Clone)]
@@ -37,30 +47,43 @@ pub(crate) enum Made {
 #[derive(Clone, Copy)]
 pub(crate) struct Blueprint<'d> {
     pub(crate) place: Place,
-    /// The type's name as the compiler has it; empty for a function of none.
+    /// The name, as the compiler has it, of the function's type; of one without, that of a type in its body.
     pub(crate) of: &'static str,
     /// The key is each call's own.
     pub(crate) keyed: bool,
+    pub(crate) on_pool: bool,
     pub(crate) define: &'d dyn Fn() -> Draft,
 }
 
 impl Place {
-    /// Says where: `module_path!()`, the function's name, `file!()`, `line!()`, `column!()`.
+    /// Says where a function stands that belongs to a module: `module_path!()`, its name, `file!()`, `line!()`, `column!()`.
     #[must_use]
-    pub const fn new(
+    pub const fn function(
         module: &'static str,
         function: &'static str,
         file: &'static str,
         line: u32,
         column: u32,
     ) -> Self {
-        Self { module, function, file, line, column }
+        Self { module, file, line, column, function, is_method: false }
     }
 
-    /// The module below the crate; at its root, the crate.
-    fn module(&self) -> &'static str {
-        self.module.split_once("::").map_or(self.module, |(_crate, below)| below)
+    /// The same of one that belongs to a type.
+    #[must_use]
+    pub const fn method(
+        module: &'static str,
+        function: &'static str,
+        file: &'static str,
+        line: u32,
+        column: u32,
+    ) -> Self {
+        Self { is_method: true, ..Self::function(module, function, file, line, column) }
     }
+}
+
+/// A path without its crate; the crate itself at its root.
+fn below_the_crate(path: &str) -> &str {
+    path.split_once("::").map_or(path, |(_crate, below)| below)
 }
 
 /// A type's name without its generics: the command of a method is that of all of them.
@@ -68,9 +91,42 @@ fn without_generics(name: &'static str) -> &'static str {
     name.split_once('<').map_or(name, |(name, _generics)| name)
 }
 
+/// A type's name without paths and generics: `Inventory` of `shop::stock::Inventory<u8>`.
+fn short(name: &'static str) -> Cow<'static, str> {
+    let name = without_generics(name);
+    if name.starts_with(|letter: char| letter.is_alphanumeric() || letter == '_') {
+        return Cow::Borrowed(name.rsplit_once("::").map_or(name, |(_path, name)| name));
+    }
+    // A tuple, an array, a reference, of which each part has its path.
+    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == ':';
+    let words = name.split_inclusive(|letter| !is_word(letter));
+    Cow::Owned(words.map(|word| word.rsplit_once("::").map_or(word, |(_path, name)| name)).collect())
+}
+
 impl Blueprint<'_> {
     fn spot(&self) -> Spot {
-        (self.place, without_generics(self.of))
+        let Self { place, of, keyed, on_pool, .. } = *self;
+        let of = if place.is_method { without_generics(of) } else { self.parent() };
+        Spot { place, of, keyed, on_pool }
+    }
+
+    /// What a function without a type stands in: the path of the type in its body, up to the function, or to what is asked in its stead.
+    fn parent(&self) -> &'static str {
+        let function = self.place.function;
+        let within = [
+            format!("::{function}::"),
+            format!("::r#{function}::"),
+            format!("::__hystrix_command_{function}::"),
+        ];
+        let end = within.iter().filter_map(|within| self.of.rfind(within.as_str())).max();
+        end.map_or(self.of, |end| &self.of[..end])
+    }
+
+    /// The module that goes before the group where a name is taken: the type's, or the function's own.
+    fn module(&self) -> &'static str {
+        let of = without_generics(self.of);
+        let path = if self.place.is_method { of.rsplit_once("::").map(|(path, _name)| path) } else { None };
+        below_the_crate(path.unwrap_or(self.place.module))
     }
 
     /// The identity, where the function wrote none: the type, or the module, and the function's name.
@@ -78,13 +134,11 @@ impl Blueprint<'_> {
         let Draft { names, config, isolation } = draft;
         let written = names.group.is_some() && names.key.is_some();
         let named = if written { Named::InCode } else { Named::ByPlace };
-        let of = without_generics(self.of);
-        let by_place = match of.rsplit_once("::") {
-            Some((_path, name)) => name,
-            None if of.is_empty() => self.place.module(),
-            None => of,
+        let by_place = || match self.place.is_method {
+            true => short(self.of),
+            false => Cow::Borrowed(below_the_crate(self.place.module)),
         };
-        let group = names.group.unwrap_or(Cow::Borrowed(by_place));
+        let group = names.group.unwrap_or_else(by_place);
         let key = CommandKey::new(group, names.key.unwrap_or(Cow::Borrowed(self.place.function)));
         Definition { key, config, isolation, named }
     }
@@ -189,7 +243,7 @@ impl Registry {
                     findings = state.clashes_of_kind(&definition, blueprint.keyed)?;
                 }
                 Some(_) => {
-                    definition.key = state.free_name(&wanted, blueprint.place.module());
+                    definition.key = state.free_name(&wanted, blueprint.module());
                     let message = format!(
                         "is the name of another command too; that of {}::{} is {}",
                         blueprint.place.module, blueprint.place.function, definition.key

@@ -30,6 +30,13 @@ pub(crate) struct Model {
     pub(crate) companion: Companion,
 }
 
+/// A function that cannot be a command as it is written.
+pub(crate) struct Refused {
+    pub(crate) error: syn::Error,
+    pub(crate) krate: TokenStream,
+    pub(crate) companion: Companion,
+}
+
 /// Where the command comes from.
 pub(crate) enum Source {
     /// `command = ..`
@@ -46,8 +53,15 @@ pub(crate) struct Definition {
     pub(crate) key: Key,
     /// Builder methods and their arguments.
     pub(crate) settings: Vec<(Ident, TokenStream)>,
-    /// The function belongs to a type, whose name is the default group.
-    pub(crate) of_type: bool,
+    pub(crate) of: Of,
+}
+
+/// What a function belongs to: its name is the default group.
+#[derive(Clone, Copy)]
+pub(crate) enum Of {
+    /// `Self`
+    Itself,
+    Module,
 }
 
 pub(crate) enum Key {
@@ -189,7 +203,7 @@ impl Options {
 
 impl Model {
     /// Judges what was written about a function.
-    pub(crate) fn judge(args: Args, function: Function) -> Result<Self, syn::Error> {
+    pub(crate) fn judge(args: Args, function: Function) -> Result<Self, Refused> {
         let mut mistakes = Mistakes::default();
         let mut options = Options::gather(args, &mut mistakes);
         check_qualifiers(&function, &mut mistakes);
@@ -205,7 +219,7 @@ impl Model {
         let rejected = options.expr("rejected").map(|expr| judge.per_call(expr, &mut mistakes));
         let companion = judge.companion();
         if let Some(error) = mistakes.0 {
-            return Err(error);
+            return Err(Refused { error, krate: options.krate(), companion });
         }
         let krate = options.krate();
         Ok(Self { krate, shape, command, moved, rules, fallback, rejected, companion, function })
@@ -285,6 +299,15 @@ fn check_qualifiers(function: &Function, mistakes: &mut Mistakes) {
         let message =
             "an `extern` function cannot be a command: a panic must not leave it; call a command from it";
         mistakes.at(abi.extern_token.span(), message);
+    }
+    let is_ours = |attr: &&syn::Attribute| {
+        let path = attr.path();
+        let of_ours = path.segments.first().is_some_and(|segment| segment.ident == "hystrix_core");
+        path.is_ident("command")
+            || (of_ours && path.segments.last().is_some_and(|last| last.ident == "command"))
+    };
+    if let Some(again) = function.attrs.iter().find(is_ours) {
+        mistakes.at(again.path().span(), "`#[command]` is given twice: write all options into one");
     }
     if let Some(variadic) = &sig.variadic {
         mistakes.at(variadic.dots.spans[0], "a variadic function cannot be a command");
@@ -424,9 +447,9 @@ impl Judge<'_> {
             };
             settings.push((option.name.clone(), value));
         }
-        let of_type = self.function.names_self_type()
-            || matches!(options.block, Some(Block::Inherent(_) | Block::Trait));
-        Source::Defined(Definition { on_pool: options.has("thread_pool"), key, settings, of_type })
+        let in_block = matches!(options.block, Some(Block::Inherent(_) | Block::Trait));
+        let of = if in_block || self.function.names_self_type() { Of::Itself } else { Of::Module };
+        Source::Defined(Definition { on_pool: options.has("thread_pool"), key, settings, of })
     }
 
     fn companion(&self) -> Companion {

@@ -58,6 +58,9 @@ impl Judge<'_> {
                 simple => {
                     if borrow_in(&arg.ty).is_some() {
                         self.borrowed(arg, simple.as_ref(), mistakes);
+                    } else if arg.by_ref {
+                        let message = "a worker cannot borrow this argument, because its caller may leave first; take it without `ref`";
+                        mistakes.at(arg.span, message);
                     }
                     if let Some(Simple { name, mutable: false }) = simple {
                         moved.push(Moved::Checked { name: name.clone(), cfg });

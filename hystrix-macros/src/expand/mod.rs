@@ -3,17 +3,17 @@
 //! What stands in the function is only what needs its tokens: the body as a closure, and the options in the order of the call. Everything
 //! else is a function of `__private`. Names of our own are hygienic; the static is not generic and lives inside the function.
 
-use proc_macro2::{Group, Ident, Span, TokenStream};
+mod arguments;
+mod site;
+
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
-use syn::Type;
 use syn::spanned::Spanned;
+use syn::{Type, Visibility};
 
 use crate::item::Function;
-use crate::model::{
-    Announced, Call, Companion, Definition, Fallback, Kept, Key, Model, Moved, Source, Use, kept_self,
-    replace_self,
-};
-use crate::names::{mentions, replace_all};
+use crate::model::{Call, Companion, Definition, Fallback, Model, Refused, Source, Use, replace_self};
+use crate::names::mentions;
 use crate::result::{self, Shape, inferable};
 
 /// The name of what stands beside a function for `command_of!`.
@@ -38,8 +38,8 @@ fn own_at(name: &str, span: Span) -> Ident {
     Ident::new(name, at(span))
 }
 
-/// A function that is printed as it stands, because of a mistake elsewhere. The body of a queued one is written for another type, so it is left
-/// out.
+/// A function that is printed as it stands, because of a mistake in its attribute. The body of a queued one is written for another type, so it is
+/// left out.
 pub(crate) fn bare(function: &Function, item: TokenStream) -> TokenStream {
     match result::shape(function, &mut |_| ()) {
         Shape::Queued { .. } => {
@@ -47,6 +47,20 @@ pub(crate) fn bare(function: &Function, item: TokenStream) -> TokenStream {
             quote!(#head { ::core::unreachable!() })
         }
         _ => item,
+    }
+}
+
+/// What stands beside such a function, so that who asks for its command is not told of a second mistake.
+pub(crate) fn bare_companion(name: &str, vis: &Visibility, refused: &Refused) -> TokenStream {
+    if matches!(refused.companion, Companion::None) {
+        return TokenStream::new();
+    }
+    let (name, krate) = (companion_name(name, Span::call_site()), &refused.krate);
+    quote! {
+        #[doc(hidden)]
+        #vis fn #name() -> #krate::__private::Annotated {
+            ::core::unreachable!()
+        }
     }
 }
 
@@ -77,7 +91,8 @@ impl Model {
             _ => steps,
         };
         let mut whole = Group::new(proc_macro2::Delimiter::Brace, quote!(#inner #steps));
-        whole.set_span(Span::mixed_site());
+        // The function ends where its body does, so that lints and messages see the user's own.
+        whole.set_span(self.function.body.span());
         let companion = self.companion();
         quote!(#head #whole #companion)
     }
@@ -115,79 +130,6 @@ impl Model {
         }
     }
 
-    /// The command, as something that dereferences to it.
-    fn find(&self, command: &Ident) -> TokenStream {
-        let private = self.private();
-        match &self.command {
-            Source::Given { expr, borrowed } => {
-                let (span, given, kept) = (expr.span(), own("given"), own("kept"));
-                let private = self.private_at(span);
-                // Named, so that a command which the expression makes lives as long as the call.
-                let found =
-                    quote_spanned!(at(span)=> let #given = &(#expr); let #command = #private::given(#given););
-                if *borrowed {
-                    return found;
-                }
-                quote! {
-                    let #kept = { #found ::core::clone::Clone::clone(#command) };
-                    let #command = &#kept;
-                }
-            }
-            Source::Defined(definition) => {
-                let (kind, place) = (definition.kind(&private), self.place());
-                let of = definition.of();
-                let define = self.define(definition);
-                let find = quote!(__HYSTRIX_SITE.find(#of, #define));
-                let found = match &definition.key {
-                    Key::PerCall(key) => {
-                        let family = own_at("family", key.span());
-                        let member = quote_spanned!(at(key.span())=> #family.get(&(#key)));
-                        quote! {
-                            let #family = #find;
-                            let #command = &#member;
-                        }
-                    }
-                    _ => quote!(let #command = #find;),
-                };
-                quote! {
-                    static __HYSTRIX_SITE: #private::Site<#kind> = #private::Site::new(#place);
-                    #found
-                }
-            }
-        }
-    }
-
-    fn place(&self) -> TokenStream {
-        let (private, name) = (self.private(), self.function.name());
-        quote! {
-            #private::Place::new(
-                ::core::module_path!(),
-                #name,
-                ::core::file!(),
-                ::core::line!(),
-                ::core::column!(),
-            )
-        }
-    }
-
-    /// A function that captures nothing, so that what the settings say cannot be one caller's.
-    fn define(&self, definition: &Definition) -> TokenStream {
-        let private = self.private();
-        let mut builder = quote!(#private::definition());
-        if let Key::Written(key) = &definition.key {
-            builder = quote!(#private::keyed_by(#builder, #key));
-        }
-        for (method, value) in &definition.settings {
-            builder = quote!(#builder.#method(#value));
-        }
-        let isolation = definition.isolation(&private);
-        let define = own("define");
-        quote!({
-            let #define: fn() -> #private::CommandBuilder<#isolation> = || #builder;
-            #define
-        })
-    }
-
     /// A function's return type, checked where it can be named.
     fn checked(&self, output: &Type) -> TokenStream {
         if mentions(&output.to_token_stream(), &["impl"]).is_some() {
@@ -201,127 +143,6 @@ impl Model {
 
     fn is_on_pool(&self) -> bool {
         matches!(&self.command, Source::Defined(Definition { on_pool: true, .. }))
-    }
-
-    // ===== arguments =====
-
-    /// Every use that needs arguments of its own, numbered in this order.
-    fn uses(&self) -> Vec<&Use> {
-        let fallback = match &self.fallback {
-            Fallback::None => None,
-            Fallback::Value(value) => Some(value),
-            Fallback::Called { how, .. } => Some(how),
-            Fallback::Function { path, .. } => Some(path),
-        };
-        self.rules.iter().map(|rule| &rule.rule).chain(fallback).chain(&self.rejected).collect()
-    }
-
-    /// Keeps what options need, before the body takes it.
-    fn keeps(&self) -> TokenStream {
-        let mut keeps = TokenStream::new();
-        for (number, used) in self.uses().into_iter().enumerate() {
-            for Kept { name, cfg } in &used.kept {
-                let (kept, cfg) = (kept(name, number), condition(cfg));
-                let another = self.keep(&quote!(&#name), name.span());
-                keeps.extend(quote!(#cfg let #kept = #another;));
-            }
-            if let Some(span) = used.keeps_self {
-                let (kept, token) = (kept_as("self", number), Ident::new("self", span));
-                let another = self.keep(&quote!(&#token), span);
-                keeps.extend(quote!(let #kept = #another;));
-            }
-        }
-        keeps
-    }
-
-    /// Another of what stands behind a reference.
-    fn keep(&self, reference: &TokenStream, span: Span) -> TokenStream {
-        let private = self.private_at(span);
-        quote_spanned!(at(span)=> {
-            use #private::{Keeps as _, KeepsNot as _};
-            #private::Ask(#reference).kept()
-        })
-    }
-
-    /// An argument, checked on its way to a worker.
-    fn send(&self, argument: &TokenStream, span: Span) -> TokenStream {
-        let private = self.private_at(span);
-        quote_spanned!(at(span)=> {
-            use #private::{Moves as _, MovesNot as _};
-            #private::Ask(#argument).moved()
-        })
-    }
-
-    /// An option's expression with what was kept for it under the names it uses.
-    fn used(&self, used: &Use, number: usize, expr: &TokenStream) -> TokenStream {
-        if used.kept.is_empty() && used.keeps_self.is_none() {
-            return expr.clone();
-        }
-        let kept = used.kept.iter().map(|Kept { name, cfg }| {
-            let (kept, cfg) = (kept(name, number), condition(cfg));
-            quote!(#cfg let #name = #kept;)
-        });
-        let object = used.keeps_self.map(|span| {
-            let (name, kept) = (kept_self(span), kept_as("self", number));
-            quote!(let #name = #kept;)
-        });
-        quote!({ #(#kept)* #object #expr })
-    }
-
-    /// What the worker gets: each argument checked on its way, or made owned.
-    fn moves(&self) -> TokenStream {
-        let moves = self.moved.iter().map(|moved| match moved {
-            Moved::Checked { name, cfg } => {
-                let (cfg, send) = (condition(cfg), self.send(&quote!(#name), name.span()));
-                quote!(#cfg let #name = #send;)
-            }
-            Moved::Guard { .. } => TokenStream::new(),
-            Moved::Lent { name, mutable, cfg } => {
-                let (cfg, owned, taken) = (condition(cfg), kept_as("owned", name), own("taken"));
-                let private = self.private_at(name.span());
-                // The body changes what it is lent; the signature's own `mut` is used here.
-                let again = mutable.then(|| quote!(#cfg { let #taken = #name; #name = #taken; }));
-                let own = quote_spanned!(at(name.span())=> {
-                    use #private::{Owns as _, OwnsNot as _};
-                    #private::Ask(#name).owned()
-                });
-                quote!(#again #cfg let #owned = #own;)
-            }
-            Moved::Object(span) => {
-                let (name, span) = (own("object"), *span);
-                let token = Ident::new("self", span);
-                // Of `&self` the object, of `&Arc<Self>` the counter: what stands behind the reference.
-                let another = self.keep(&quote!(#token), span);
-                let send = self.send(&another, span);
-                quote!(let #name = #send;)
-            }
-        });
-        moves.collect()
-    }
-
-    /// The statements before a body that has moved: what it was lent.
-    fn lent(&self) -> TokenStream {
-        let lent = self.moved.iter().map(|moved| match moved {
-            Moved::Checked { .. } => TokenStream::new(),
-            Moved::Guard { name, cfg } => {
-                let cfg = condition(cfg);
-                quote!(#cfg let #name = #name;)
-            }
-            Moved::Lent { name, mutable, cfg } => {
-                let (cfg, owned) = (condition(cfg), kept_as("owned", name));
-                let mutable = mutable.then(|| quote!(mut));
-                quote!(#cfg let #mutable #name = #owned.lend();)
-            }
-            Moved::Object(span) => {
-                let (name, object) = (Ident::new(MOVED_SELF, *span), own("object"));
-                quote!(let #name = &#object;)
-            }
-        });
-        lent.collect()
-    }
-
-    fn moves_object(&self) -> bool {
-        self.moved.iter().any(|moved| matches!(moved, Moved::Object(_)))
     }
 
     // ===== the call =====
@@ -455,59 +276,6 @@ impl Model {
             }
         }
     }
-
-    // ===== what stands beside the function =====
-
-    fn companion(&self) -> TokenStream {
-        let (Companion::Beside(announced), Source::Defined(definition)) = (&self.companion, &self.command)
-        else {
-            return TokenStream::new();
-        };
-        let (private, function) = (self.private(), &self.function);
-        let name = companion_name(&function.name(), Span::call_site());
-        let (cfgs, vis) = (function.cfgs(), &function.vis);
-        let doc = format!("The command behind `{}`.", function.name());
-        let of = definition.of();
-        let (place, define) = (self.place(), self.define(definition));
-        let keyed = matches!(definition.key, Key::PerCall(_));
-        let annotated = quote!(#private::Annotated::new(#place, #of, #keyed, #define));
-        let announced = match announced {
-            Announced::No => None,
-            // Of a function whose settings name `Self` the type is not known here.
-            Announced::Free => mentions(&annotated, &["Self"]).is_none().then(|| annotated.clone()),
-            Announced::Of(of) => Some(replace_all(annotated.clone(), "Self", of)),
-        };
-        let announced = announced.map(|annotated| quote!(#private::announce! { #annotated }));
-        quote! {
-            #(#cfgs)*
-            #[doc(hidden)]
-            #[doc = #doc]
-            #[must_use]
-            #vis fn #name() -> #private::Annotated {
-                #announced
-                #annotated
-            }
-        }
-    }
-}
-
-impl Definition {
-    fn kind(&self, private: &TokenStream) -> TokenStream {
-        let command = if self.on_pool { quote!(#private::PoolCommand) } else { quote!(#private::Command) };
-        match self.key {
-            Key::PerCall(_) => quote!(#private::Keyed<#command>),
-            _ => command,
-        }
-    }
-
-    fn isolation(&self, private: &TokenStream) -> TokenStream {
-        if self.on_pool { quote!(#private::PoolIsolation) } else { quote!(#private::InPlaceIsolation) }
-    }
-
-    /// The name of the type that the function belongs to.
-    fn of(&self) -> TokenStream {
-        if self.of_type { quote!(::core::any::type_name::<Self>()) } else { quote!("") }
-    }
 }
 
 /// `let call = call.option(way.seen(expr));`
@@ -553,23 +321,21 @@ fn blocking(output: &TokenStream, lent: TokenStream, body: &Group, span: Span) -
     quote_spanned!(at(span)=> move || -> #output #body)
 }
 
-/// A body with statements of ours at its beginning, in its own braces: others around them would be in excess, and a lint's business.
+/// A body with statements of ours before it. Its own braces stay around it, for within them our statements would be its: a lint may ask for items
+/// first. An item of ours keeps the braces around a single expression from being called superfluous.
 fn before(statements: TokenStream, body: &Group) -> Group {
-    let mut whole = Group::new(body.delimiter(), statements.into_iter().chain(body.stream()).collect());
-    whole.set_span(body.span());
+    if statements.is_empty() {
+        return body.clone();
+    }
+    let is_end = |token: TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ';');
+    let item = if body.stream().into_iter().any(is_end) {
+        TokenStream::new()
+    } else {
+        quote_spanned!(Span::mixed_site()=> const _: () = ();)
+    };
+    let mut inner = Group::new(body.delimiter(), item.into_iter().chain(body.stream()).collect());
+    inner.set_span(body.span());
+    let mut whole = Group::new(body.delimiter(), quote!(#statements #inner));
+    whole.set_span(Span::mixed_site());
     whole
-}
-
-/// The attribute of what is there under a condition.
-fn condition(cfg: &Option<TokenStream>) -> Option<TokenStream> {
-    cfg.as_ref().map(|cfg| quote!(#[cfg(#cfg)]))
-}
-
-/// The name under which an argument is kept for an option.
-fn kept(name: &Ident, number: usize) -> Ident {
-    kept_as(&format!("kept_{}", syn::ext::IdentExt::unraw(name)), number)
-}
-
-fn kept_as(what: &str, which: impl std::fmt::Display) -> Ident {
-    own(&format!("{what}_{}", which.to_string().trim_start_matches("r#")))
 }

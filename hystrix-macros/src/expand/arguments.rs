@@ -1,0 +1,142 @@
+//! Arguments on their way: kept for options, moved to a worker, lent to the body there.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{quote, quote_spanned};
+
+use super::{MOVED_SELF, at, own};
+use crate::model::{Fallback, Kept, Model, Moved, Use, kept_self};
+
+impl Model {
+    /// Every use that needs arguments of its own, numbered in this order.
+    pub(super) fn uses(&self) -> Vec<&Use> {
+        let fallback = match &self.fallback {
+            Fallback::None => None,
+            Fallback::Value(value) => Some(value),
+            Fallback::Called { how, .. } => Some(how),
+            Fallback::Function { path, .. } => Some(path),
+        };
+        self.rules.iter().map(|rule| &rule.rule).chain(fallback).chain(&self.rejected).collect()
+    }
+
+    /// Keeps what options need, before the body takes it.
+    pub(super) fn keeps(&self) -> TokenStream {
+        let mut keeps = TokenStream::new();
+        for (number, used) in self.uses().into_iter().enumerate() {
+            for Kept { name, cfg } in &used.kept {
+                let (kept, cfg) = (kept(name, number), condition(cfg));
+                let another = self.keep(&quote!(&#name), name.span());
+                keeps.extend(quote!(#cfg let #kept = #another;));
+            }
+            if let Some(span) = used.keeps_self {
+                let (kept, token) = (kept_as("self", number), Ident::new("self", span));
+                let another = self.keep(&quote!(&#token), span);
+                keeps.extend(quote!(let #kept = #another;));
+            }
+        }
+        keeps
+    }
+
+    /// Another of what stands behind a reference.
+    fn keep(&self, reference: &TokenStream, span: Span) -> TokenStream {
+        let private = self.private_at(span);
+        quote_spanned!(at(span)=> {
+            use #private::{Keeps as _, KeepsNot as _};
+            #private::Ask(#reference).kept()
+        })
+    }
+
+    /// An argument, checked on its way to a worker.
+    fn send(&self, argument: &TokenStream, span: Span) -> TokenStream {
+        let private = self.private_at(span);
+        quote_spanned!(at(span)=> {
+            use #private::{Moves as _, MovesNot as _};
+            #private::Ask(#argument).moved()
+        })
+    }
+
+    /// An option's expression with what was kept for it under the names it uses.
+    pub(super) fn used(&self, used: &Use, number: usize, expr: &TokenStream) -> TokenStream {
+        if used.kept.is_empty() && used.keeps_self.is_none() {
+            return expr.clone();
+        }
+        let kept = used.kept.iter().map(|Kept { name, cfg }| {
+            let (kept, cfg) = (kept(name, number), condition(cfg));
+            quote!(#cfg let #name = #kept;)
+        });
+        let object = used.keeps_self.map(|span| {
+            let (name, kept) = (kept_self(span), kept_as("self", number));
+            quote!(let #name = #kept;)
+        });
+        quote!({ #(#kept)* #object #expr })
+    }
+
+    /// What the worker gets: each argument checked on its way, or made owned.
+    pub(super) fn moves(&self) -> TokenStream {
+        let moves = self.moved.iter().map(|moved| match moved {
+            Moved::Checked { name, cfg } => {
+                let (cfg, send) = (condition(cfg), self.send(&quote!(#name), name.span()));
+                quote!(#cfg let #name = #send;)
+            }
+            Moved::Guard { .. } => TokenStream::new(),
+            Moved::Lent { name, mutable, cfg } => {
+                let (cfg, owned, taken) = (condition(cfg), kept_as("owned", name), own("taken"));
+                let private = self.private_at(name.span());
+                // The body changes what it is lent; the signature's own `mut` is used here.
+                let again = mutable.then(|| quote!(#cfg { let #taken = #name; #name = #taken; }));
+                let own = quote_spanned!(at(name.span())=> {
+                    use #private::{Owns as _, OwnsNot as _};
+                    #private::Ask(#name).owned()
+                });
+                quote!(#again #cfg let #owned = #own;)
+            }
+            Moved::Object(span) => {
+                let (name, span) = (own("object"), *span);
+                let token = Ident::new("self", span);
+                // Of `&self` the object, of `&Arc<Self>` the counter: what stands behind the reference.
+                let another = self.keep(&quote!(#token), span);
+                let send = self.send(&another, span);
+                quote!(let #name = #send;)
+            }
+        });
+        moves.collect()
+    }
+
+    /// The statements before a body that has moved: what it was lent.
+    pub(super) fn lent(&self) -> TokenStream {
+        let lent = self.moved.iter().map(|moved| match moved {
+            Moved::Checked { .. } => TokenStream::new(),
+            Moved::Guard { name, cfg } => {
+                let cfg = condition(cfg);
+                quote!(#cfg let #name = #name;)
+            }
+            Moved::Lent { name, mutable, cfg } => {
+                let (cfg, owned) = (condition(cfg), kept_as("owned", name));
+                let mutable = mutable.then(|| quote!(mut));
+                quote!(#cfg let #mutable #name = #owned.lend();)
+            }
+            Moved::Object(span) => {
+                let (name, object) = (Ident::new(MOVED_SELF, *span), own("object"));
+                quote!(let #name = &#object;)
+            }
+        });
+        lent.collect()
+    }
+
+    pub(super) fn moves_object(&self) -> bool {
+        self.moved.iter().any(|moved| matches!(moved, Moved::Object(_)))
+    }
+}
+
+/// The attribute of what is there under a condition.
+fn condition(cfg: &Option<TokenStream>) -> Option<TokenStream> {
+    cfg.as_ref().map(|cfg| quote!(#[cfg(#cfg)]))
+}
+
+/// The name under which an argument is kept for an option.
+fn kept(name: &Ident, number: usize) -> Ident {
+    kept_as(&format!("kept_{}", syn::ext::IdentExt::unraw(name)), number)
+}
+
+fn kept_as(what: &str, which: impl std::fmt::Display) -> Ident {
+    own(&format!("{what}_{}", which.to_string().trim_start_matches("r#")))
+}

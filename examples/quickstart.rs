@@ -6,40 +6,40 @@ use std::error::Error;
 use std::time::Duration;
 
 use axum::{Router, extract::Path, http::StatusCode, routing::get};
-use hystrix_core::{CircuitBreaker, Command, Registry, ThreadPool};
+use hystrix_core::{CircuitBreaker, CommandError, Registry, ThreadPool, command};
+
+/// A blocking client: its calls run on four threads of their own, and nobody waits longer than 200 ms for one.
+#[command(
+    group = "shop",
+    thread_pool = ThreadPool::named("shop").core_size(4),
+    timeout = "200ms",
+    fallback = |error| Ok(format!("perhaps some ({error})"))
+)]
+async fn stock(agent: ureq::Agent, url: String) -> Result<String, CommandError<ureq::Error>> {
+    Ok(agent.get(&url).call()?.body_mut().read_to_string()?)
+}
+
+/// An async client: at most 64 calls at a time, in this task. Four calls of which half fail open the circuit.
+#[command(
+    group = "shop",
+    semaphore = 64,
+    timeout = "300ms",
+    circuit_breaker = CircuitBreaker::new().request_volume_threshold(4)
+)]
+async fn price(http: &reqwest::Client, url: &str) -> Result<String, CommandError<reqwest::Error>> {
+    Ok(http.get(url).send().await?.error_for_status()?.text().await?)
+}
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let shop = shop().await?;
-
-    // A blocking client: its calls run on four threads of their own, and nobody waits longer than 200 ms for one.
-    let stock = Command::builder("stock")
-        .group("shop")
-        .thread_pool(ThreadPool::named("shop").core_size(4))
-        .timeout("200ms")
-        .build()?;
-    let agent = ureq::agent();
     for item in ["apple", "pear"] {
-        let (agent, url) = (agent.clone(), format!("{shop}/stock/{item}"));
-        let answer = stock
-            .run(move || agent.get(&url).call()?.body_mut().read_to_string())
-            .fallback(|error| Ok(format!("perhaps some ({error})")))
-            .await?;
+        let answer = stock(ureq::agent(), format!("{shop}/stock/{item}")).await?;
         println!("stock of {item:5} {answer}");
     }
-
-    // An async client: at most 64 calls at a time, in this task. Four calls of which half fail open the circuit.
-    let price = Command::builder("price")
-        .group("shop")
-        .semaphore(64)
-        .timeout("300ms")
-        .circuit_breaker(CircuitBreaker::new().request_volume_threshold(4))
-        .build()?;
     let http = reqwest::Client::new();
     for item in ["apple", "pear", "plum", "plum", "plum"] {
-        let url = format!("{shop}/price/{item}");
-        let ask = || async { http.get(url).send().await?.error_for_status()?.text().await };
-        match price.call(ask).await {
+        match price(&http, &format!("{shop}/price/{item}")).await {
             Ok(text) => println!("price of {item:5} {text}"),
             Err(error) => println!("price of {item:5} {error}"),
         }

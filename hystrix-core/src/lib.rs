@@ -5,6 +5,21 @@
 //! cannot succeed, followed by its caller's [context](mod@context), and counted.
 //!
 //! ```
+//! use hystrix_core::{command, command_of};
+//!
+//! #[command(thread_pool, timeout = "200ms", fallback = |_error| Ok(0))]
+//! fn stock(item: String) -> Result<u32, String> {
+//!     item.parse().map_err(|_| format!("no stock of {item}"))
+//! }
+//!
+//! assert_eq!(stock("7".into()), Ok(7));
+//! assert_eq!(stock("seven".into()), Ok(0));
+//! assert_eq!(command_of!(stock).metrics().cumulative.failure, 1);
+//! ```
+//!
+//! [`#[command]`](macro@command) makes a function's calls commands. What it writes can be written by hand:
+//!
+//! ```
 //! use hystrix_core::{Command, CommandError};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -45,8 +60,10 @@
 //!
 //! | feature | default | what it is for |
 //! |---|---|---|
+//! | `macros` | yes | the attribute [`command`](macro@command) |
 //! | `tokio` | yes | bodies and fallbacks on workers find their caller's tokio handle |
 //! | `tracing` | yes | spans and subscribers go along; the warnings of circuits and refusals |
+//! | `discover` | no | a registry finds all annotated functions of the program |
 //! | `tokio-clock` | no | [`TokioClock`](https://docs.rs/hystrix-core/latest/hystrix_core/struct.TokioClock.html): a registry on tokio's clock, a paused one included |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -2,7 +2,9 @@
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
-use syn::{Attribute, ImplItem, Item, ItemImpl, ItemMod, ItemTrait, Meta, TraitItem};
+use syn::parse::Parser;
+use syn::punctuated::Punctuated;
+use syn::{Attribute, ImplItem, Item, ItemImpl, ItemMod, ItemTrait, Meta, Path, Token, TraitItem};
 
 use crate::args::{Args, Around, Block, Written};
 use crate::model::replaced;
@@ -123,14 +125,30 @@ fn is_commands(attrs: &[Attribute]) -> bool {
 }
 
 fn names(attr: &Attribute, name: &str) -> bool {
-    attr.path().segments.last().is_some_and(|segment| segment.ident == name)
+    is_ours(attr.path(), name)
 }
+
+/// `#[command]`, `#[hystrix_core::command]`, `#[renamed::command(crate = renamed)]`: other libraries have attributes of that name too.
+fn is_ours(path: &Path, name: &str) -> bool {
+    let mut segments = path.segments.iter().rev();
+    let last = segments.next().is_some_and(|segment| segment.ident == name);
+    last && segments.next().is_none_or(|krate| !OTHERS.iter().any(|other| krate.ident == other))
+}
+
+/// Crates that are known to have an attribute called `command`.
+const OTHERS: [&str; 6] = ["clap", "poise", "serenity", "standard", "tauri", "structopt"];
 
 /// Adds what surrounds a function to its attribute.
 fn add(attrs: &mut [Attribute], around: &Around) {
-    for attr in attrs.iter_mut().filter(|attr| names(attr, "command") || names(attr, "commands")) {
-        let path = attr.path().clone();
-        attr.meta = match &attr.meta {
+    for attr in attrs {
+        attr.meta = added(&attr.meta, around);
+    }
+}
+
+fn added(meta: &Meta, around: &Around) -> Meta {
+    let path = meta.path();
+    if is_ours(path, "command") || is_ours(path, "commands") {
+        return match meta {
             Meta::List(list) if !list.tokens.is_empty() => {
                 let written = &list.tokens;
                 syn::parse_quote!(#path(#around, #written))
@@ -138,4 +156,15 @@ fn add(attrs: &mut [Attribute], around: &Around) {
             _ => syn::parse_quote!(#path(#around)),
         };
     }
+    let Meta::List(list) = meta else { return meta.clone() };
+    if !path.is_ident("cfg_attr") {
+        return meta.clone();
+    }
+    // `#[cfg_attr(condition, command(..))]`
+    let parse = Punctuated::<Meta, Token![,]>::parse_terminated;
+    let Ok(metas) = parse.parse2(list.tokens.clone()) else { return meta.clone() };
+    let mut metas = metas.into_iter();
+    let condition = metas.next();
+    let metas = metas.map(|meta| added(&meta, around));
+    syn::parse_quote!(#path(#condition, #(#metas),*))
 }

@@ -7,7 +7,8 @@ use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{
-    Attribute, FnArg, GenericParam, Meta, Pat, Receiver, ReceiverKind, Signature, Token, Type, Visibility,
+    Attribute, FnArg, GenericParam, Meta, Pat, PatIdent, Receiver, ReceiverKind, Signature, Token, Type,
+    Visibility,
 };
 
 use crate::names::mentions;
@@ -30,6 +31,8 @@ pub(crate) struct Argument {
     /// The one name that it is, where the pattern is no more than that.
     pub(crate) simple: Option<Simple>,
     pub(crate) ty: Type,
+    /// Those of them that are `mut`.
+    pub(crate) changed: Vec<Ident>,
     /// Its pattern borrows: `ref name`.
     pub(crate) by_ref: bool,
     /// The condition under which there is such an argument.
@@ -137,8 +140,11 @@ impl Function {
         });
         typed
             .map(|typed| {
-                let mut names = Vec::new();
-                bindings(&typed.pat, &mut names);
+                let (mut names, mut changed) = (Vec::new(), Vec::new());
+                each_binding(&typed.pat, &mut |pat| {
+                    names.push(pat.ident.clone());
+                    changed.extend(pat.mutability.map(|_| pat.ident.clone()));
+                });
                 let simple = match &*typed.pat {
                     Pat::Ident(pat) if pat.by_ref.is_none() && pat.subpat.is_none() => {
                         Some(Simple { name: pat.ident.clone(), mutable: pat.mutability.is_some() })
@@ -148,7 +154,15 @@ impl Function {
                 let cfgs: Vec<TokenStream> = typed.attrs.iter().flat_map(cfg_conditions).collect();
                 let cfg = (!cfgs.is_empty()).then(|| quote::quote!(all(#(#cfgs),*)));
                 let by_ref = mentions(&typed.pat.to_token_stream(), &["ref"]).is_some();
-                Argument { names, simple, ty: (*typed.ty).clone(), by_ref, cfg, span: typed.pat.span() }
+                Argument {
+                    names,
+                    changed,
+                    simple,
+                    ty: (*typed.ty).clone(),
+                    by_ref,
+                    cfg,
+                    span: typed.pat.span(),
+                }
             })
             .collect()
     }
@@ -244,27 +258,22 @@ pub(crate) fn last_segment(ty: &Type) -> Option<&syn::PathSegment> {
     }
 }
 
-/// The names that a pattern binds.
-pub(crate) fn bindings(pat: &Pat, names: &mut Vec<Ident>) {
-    let all = |pats: &mut dyn Iterator<Item = &Pat>, names: &mut Vec<Ident>| {
-        for pat in pats {
-            bindings(pat, names);
-        }
-    };
+/// Visits the names that a pattern binds.
+pub(crate) fn each_binding(pat: &Pat, visit: &mut dyn FnMut(&PatIdent)) {
     match pat {
         Pat::Ident(pat) => {
-            names.push(pat.ident.clone());
+            visit(pat);
             if let Some((_, pat)) = &pat.subpat {
-                bindings(pat, names);
+                each_binding(pat, visit);
             }
         }
-        Pat::Tuple(pat) => all(&mut pat.elems.iter(), names),
-        Pat::TupleStruct(pat) => all(&mut pat.elems.iter(), names),
-        Pat::Slice(pat) => all(&mut pat.elems.iter(), names),
-        Pat::Struct(pat) => all(&mut pat.fields.iter().map(|field| &*field.pat), names),
-        Pat::Reference(pat) => bindings(&pat.pat, names),
-        Pat::Paren(pat) => bindings(&pat.pat, names),
-        Pat::Type(pat) => bindings(&pat.pat, names),
+        Pat::Tuple(pat) => pat.elems.iter().for_each(|pat| each_binding(pat, visit)),
+        Pat::TupleStruct(pat) => pat.elems.iter().for_each(|pat| each_binding(pat, visit)),
+        Pat::Slice(pat) => pat.elems.iter().for_each(|pat| each_binding(pat, visit)),
+        Pat::Struct(pat) => pat.fields.iter().for_each(|field| each_binding(&field.pat, visit)),
+        Pat::Reference(pat) => each_binding(&pat.pat, visit),
+        Pat::Paren(pat) => each_binding(&pat.pat, visit),
+        Pat::Type(pat) => each_binding(&pat.pat, visit),
         _ => {}
     }
 }

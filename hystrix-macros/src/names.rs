@@ -10,24 +10,55 @@ use syn::ext::IdentExt;
 
 /// The first token that means one of `names`.
 pub(crate) fn mentions<S: AsRef<str>>(tokens: &TokenStream, names: &[S]) -> Option<Span> {
-    look(tokens.clone(), &|name: &str| names.iter().any(|other| other.as_ref() == name), false)
+    look(tokens.clone(), &|name, _| names.iter().any(|other| other.as_ref() == name), false)
 }
 
+/// The same, but for what is called as a function of that name.
+pub(crate) fn mentions_a_value<S: AsRef<str>>(tokens: &TokenStream, names: &[S]) -> Option<Span> {
+    let called = |next: Option<&TokenTree>| matches!(next, Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis);
+    look(
+        tokens.clone(),
+        &|name, next| !called(next) && names.iter().any(|other| other.as_ref() == name),
+        false,
+    )
+}
+
+/// Whether a name, and what stands behind it, is looked for.
+type Wanted<'a> = dyn Fn(&str, Option<&TokenTree>) -> bool + 'a;
+
 /// `formats`: the tokens are the arguments of a macro, where a text may be a format string.
-fn look(tokens: TokenStream, wanted: &dyn Fn(&str) -> bool, formats: bool) -> Option<Span> {
+fn look(tokens: TokenStream, wanted: &Wanted<'_>, formats: bool) -> Option<Span> {
     let mut tokens = tokens.into_iter().peekable();
     let mut before = Before::default();
+    // Names that a `let` has bound: behind its semicolon they are others.
+    let (mut bound, mut binding): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     while let Some(token) = tokens.next() {
         let found = match &token {
             TokenTree::Ident(ident) => {
-                let is_name = before.may_precede_a_name() && !is_path_or_field(ident, tokens.peek());
-                (is_name && wanted(&ident.unraw().to_string())).then(|| ident.span())
+                let text = ident.unraw().to_string();
+                if before.binds() {
+                    binding.push(text);
+                    None
+                } else {
+                    let is_name = before.may_precede_a_name() && !is_path_or_field(ident, tokens.peek());
+                    (is_name && !bound.contains(&text) && wanted(&text, tokens.peek())).then(|| ident.span())
+                }
             }
-            TokenTree::Group(group) => look(group.stream(), wanted, before.calls_a_macro()),
+            TokenTree::Group(group) => {
+                let wanted = |name: &str, next: Option<&TokenTree>| {
+                    !bound.iter().any(|bound| bound == name) && wanted(name, next)
+                };
+                look(group.stream(), &wanted, before.calls_a_macro())
+            }
             TokenTree::Literal(literal) if formats => {
                 let text = literal.to_string();
-                let captured = captures(&text).into_iter().any(|name| wanted(&text[name]));
-                captured.then(|| literal.span())
+                let captured = captures(&text).into_iter().map(|name| &text[name]);
+                let mut captured = captured.filter(|name| !bound.iter().any(|bound| bound == name));
+                captured.any(|name| wanted(name, None)).then(|| literal.span())
+            }
+            TokenTree::Punct(punct) if punct.as_char() == ';' => {
+                bound.append(&mut binding);
+                None
             }
             _ => None,
         };
@@ -123,6 +154,12 @@ impl Before {
     fn may_precede_a_name(&self) -> bool {
         let dot = Self::is(&self.last, '.') && !Self::is(&self.one_before, '.');
         !dot && !Self::is(&self.last, '\'')
+    }
+
+    /// `let name`, `let mut name`. What such a name is bound to stands behind it, and may still mention it.
+    fn binds(&self) -> bool {
+        let is = |token: &Option<TokenTree>, word: &str| matches!(token, Some(TokenTree::Ident(ident)) if ident == word);
+        is(&self.last, "let") || (is(&self.one_before, "let") && is(&self.last, "mut"))
     }
 
     /// `name!`
@@ -231,6 +268,10 @@ mod tests {
             }),
             quote!("{name}".len()),
             quote!(b"{name}"),
+            quote!({
+                let mut name = 1;
+                name + 1
+            }),
         ] {
             assert!(mentions(&tokens, &names).is_none(), "{tokens}");
         }
@@ -241,6 +282,10 @@ mod tests {
             quote!(format!("{name}")),
             quote!(r#name),
             quote!(Stock { ..name }),
+            quote!({
+                let name = name.clone();
+                1
+            }),
         ] {
             assert!(mentions(&tokens, &names).is_some(), "{tokens}");
         }

@@ -95,19 +95,25 @@ pub struct Way<T, E, M>(PhantomData<fn() -> (T, E, M)>);
 /// The same where the function says how itself, or has no error of its own: options are the call's.
 pub struct AsIs<T, E>(PhantomData<fn() -> (T, E)>);
 
-/// Finds the way of a call's error.
+/// Finds the way of a call's error. The call goes through: a reference to it would keep its place in a future, though it moves on.
 #[inline]
-pub fn way<C, B, T, E, P, K, M>(_call: &Call<'_, C, B, T, E, P, K>) -> Way<T, E, M>
+#[expect(clippy::type_complexity, reason = "a call's type is never written out")]
+pub fn way<'c, C, B, T, E, P, K, M>(
+    call: Call<'c, C, B, T, E, P, K>,
+) -> (Call<'c, C, B, T, E, P, K>, Way<T, E, M>)
 where
     E: ErrorOf<M>,
 {
-    Way(PhantomData)
+    (call, Way(PhantomData))
 }
 
 /// Takes a call's error as it is.
 #[inline]
-pub fn as_is<C, B, T, E, P, K>(_call: &Call<'_, C, B, T, E, P, K>) -> AsIs<T, E> {
-    AsIs(PhantomData)
+#[expect(clippy::type_complexity, reason = "a call's type is never written out")]
+pub fn as_is<'c, C, B, T, E, P, K>(
+    call: Call<'c, C, B, T, E, P, K>,
+) -> (Call<'c, C, B, T, E, P, K>, AsIs<T, E>) {
+    (call, AsIs(PhantomData))
 }
 
 // The bound is each method's own, so that a mistake in it is told as such and not as a missing method.

@@ -272,7 +272,7 @@ where
     K: AsyncFallback<T, E>,
 {
     type Output = Result<T, CommandError<E>>;
-    type IntoFuture = InPlaceCall<'c, T, E, F, Fut, P, K>;
+    type IntoFuture = InPlaceCall<'c, T, E, F, Fut, P, K, K::Answer>;
 
     fn into_future(self) -> Self::IntoFuture {
         InPlaceCall::new(&self.command.0.core, self.body.0, self.judge, self.fallback)
@@ -288,7 +288,7 @@ where
     K: AsyncFallback<T, E>,
 {
     type Output = Result<T, CommandError<E>>;
-    type IntoFuture = PoolCall<'c, T, E, B, P, K>;
+    type IntoFuture = PoolCall<'c, T, E, B, P, K, K::Answer>;
 
     fn into_future(self) -> Self::IntoFuture {
         PoolCall::new(&self.command.0.core, self.body, self.judge, self.fallback)

@@ -61,7 +61,8 @@ impl Model {
         }
         let kept = used.kept.iter().map(|Kept { name, cfg }| {
             let (kept, cfg) = (kept(name, number), condition(cfg));
-            quote!(#cfg let #name = #kept;)
+            let allow = shadows();
+            quote!(#cfg #allow let #name = #kept;)
         });
         let object = used.keeps_self.map(|span| {
             let (name, kept) = (kept_self(span), kept_as("self", number));
@@ -75,7 +76,8 @@ impl Model {
         let moves = self.moved.iter().map(|moved| match moved {
             Moved::Checked { name, cfg } => {
                 let (cfg, send) = (condition(cfg), self.send(&quote!(#name), name.span()));
-                quote!(#cfg let #name = #send;)
+                let allow = shadows();
+                quote!(#cfg #allow let #name = #send;)
             }
             Moved::Guard { .. } => TokenStream::new(),
             Moved::Lent { name, mutable, cfg } => {
@@ -99,6 +101,16 @@ impl Model {
             }
         });
         moves.collect()
+    }
+
+    /// Takes what the body changes by value as a whole: a closure would take the fields it names one by one, and what is written to one of them would look
+    /// as if nobody read it.
+    pub(super) fn whole(&self) -> TokenStream {
+        let whole = self.changed.iter().map(|Kept { name, cfg }| {
+            let cfg = condition(cfg);
+            quote!(#cfg let _ = &#name;)
+        });
+        whole.collect()
     }
 
     /// The statements before a body that has moved: what it was lent.
@@ -125,6 +137,11 @@ impl Model {
     pub(super) fn moves_object(&self) -> bool {
         self.moved.iter().any(|moved| matches!(moved, Moved::Object(_)))
     }
+}
+
+/// An argument takes another's place under its own name, which the user sees nothing of.
+fn shadows() -> TokenStream {
+    quote!(#[allow(clippy::shadow_reuse, clippy::shadow_same, clippy::shadow_unrelated)])
 }
 
 /// The attribute of what is there under a condition.

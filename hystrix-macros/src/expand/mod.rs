@@ -111,12 +111,12 @@ impl Model {
     // ===== the steps of a call =====
 
     fn steps(&self, body: &Group) -> TokenStream {
-        let (command, way) = (own("command"), own("way"));
+        let command = own("command");
         let find = self.find(&command);
         let keeps = self.keeps();
         let moves = self.moves();
         let prepare = self.prepare(body);
-        let way_of = self.way("call");
+        let way_of = self.way();
         let options = self.options();
         let finish = self.finish();
         quote! {
@@ -124,7 +124,7 @@ impl Model {
             #keeps
             #moves
             #prepare
-            let #way = #way_of;
+            #way_of
             #options
             #finish
         }
@@ -157,18 +157,20 @@ impl Model {
             }
             false => body.clone(),
         };
-        let lent = self.lent();
+        let (lent, whole) = (self.lent(), self.whole());
         let span = self.function.sig.ident.span();
         let (call, command) = (own_at("call", span), own_at("command", span));
         let (method, body) = match &self.shape {
-            Shape::Sync { output } => ("run", blocking(&self.checked(output), lent, &body, span)),
+            Shape::Sync { output } => {
+                ("run", blocking(&self.checked(output), quote!(#whole #lent), &body, span))
+            }
             Shape::Queued { value, error, .. } => {
                 let output = quote!(::core::result::Result<#value, #error>);
-                ("run", blocking(&output, lent, &body, span))
+                ("run", blocking(&output, quote!(#whole #lent), &body, span))
             }
             Shape::Async { output } => {
                 let planted = self.planted(output);
-                let body = before(quote!(#lent #planted), &body);
+                let body = before(quote!(#whole #lent #planted), &body);
                 ("call", quote_spanned!(at(span)=> move || async move #body))
             }
             // The other macro's own statements stand before its body, typed already.
@@ -188,22 +190,19 @@ impl Model {
         }
     }
 
-    /// The way of the error. A mistake in it is one of the return type.
-    fn way(&self, call: &str) -> TokenStream {
-        let output = match &self.shape {
+    /// `let (call, way) = way(call);`. A mistake in the error is one of the return type.
+    fn way(&self) -> TokenStream {
+        let (span, find) = match &self.shape {
             Shape::Sync { output } | Shape::Async { output } | Shape::Boxed { output, .. }
                 if self.rejected.is_none() =>
             {
-                output
+                (output.span(), "way")
             }
-            _ => {
-                let (private, call) = (self.private(), own(call));
-                return quote!(#private::as_is(&#call));
-            }
+            _ => (Span::call_site(), "as_is"),
         };
-        let span = output.span();
-        let (private, call) = (self.private_at(span), own_at(call, span));
-        quote_spanned!(at(span)=> #private::way(&#call))
+        let (private, find) = (self.private_at(span), own_at(find, span));
+        let (call, way) = (own_at("call", span), own_at("way", span));
+        quote_spanned!(at(span)=> let (#call, #way) = #private::#find(#call);)
     }
 
     fn options(&self) -> TokenStream {
@@ -256,10 +255,11 @@ impl Model {
         }
     }
 
+    /// A statement, for a tail would be looked at as the user's, and its temporaries live longer in older editions.
     fn finish(&self) -> TokenStream {
         let (call, way) = (own("call"), own("way"));
         let (done, output) = match &self.shape {
-            Shape::Queued { .. } => return quote!(#call.queue()),
+            Shape::Queued { .. } => return quote!(return #call.queue();),
             Shape::Sync { output } => (quote!(#call.execute()), output),
             Shape::Async { output } | Shape::Boxed { output, .. } => (quote!(#call.await), output),
         };
@@ -267,12 +267,12 @@ impl Model {
             Some(rejected) => {
                 let number = self.uses().len() - 1;
                 let expr = self.used(rejected, number, &rejected.expr);
-                quote!(#way.answer_with(#done, #expr))
+                quote!(return #way.answer_with(#done, #expr);)
             }
             None => {
                 let span = output.span();
                 let (way, done) = (own_at("way", span), located(&done, span));
-                quote_spanned!(at(span)=> #way.answer(#done))
+                quote_spanned!(at(span)=> return #way.answer(#done);)
             }
         }
     }

@@ -23,6 +23,8 @@ pub(crate) struct Model {
     pub(crate) command: Source,
     /// What moves to the worker, in the order of the arguments.
     pub(crate) moved: Vec<Moved>,
+    /// What the body has by value and changes.
+    pub(crate) changed: Vec<Kept>,
     /// Arguments that an option needs beside the body: each use has its own.
     pub(crate) rules: Vec<Rule>,
     pub(crate) fallback: Fallback,
@@ -214,6 +216,7 @@ impl Model {
         let command = judge.source();
         let on_pool = options.has("thread_pool");
         let moved = judge.moved(on_pool, &mut mistakes);
+        let changed = judge.changed(&moved);
         let rules = judge.rules(on_pool, &mut mistakes);
         let fallback = judge.fallback(&shape, &mut mistakes);
         let rejected = options.expr("rejected").map(|expr| judge.per_call(expr, &mut mistakes));
@@ -222,7 +225,7 @@ impl Model {
             return Err(Refused { error, krate: options.krate(), companion });
         }
         let krate = options.krate();
-        Ok(Self { krate, shape, command, moved, rules, fallback, rejected, companion, function })
+        Ok(Self { krate, shape, command, moved, changed, rules, fallback, rejected, companion, function })
     }
 }
 
@@ -395,7 +398,7 @@ impl Judge<'_> {
             let tokens = expr.to_token_stream();
             let named = names.iter().map(String::as_str).chain(["self"]);
             for name in named {
-                if let Some(span) = mentions(&tokens, &[name]) {
+                if let Some(span) = names::mentions_a_value(&tokens, &[name]) {
                     let what =
                         if name == "self" { "`self`".into() } else { format!("the argument `{name}`") };
                     let message = format!(
@@ -477,11 +480,16 @@ pub(crate) fn kept_self(span: Span) -> Ident {
     Ident::new(KEPT_SELF, span)
 }
 
-/// An expression without parentheses and invisible groups.
+/// An expression without parentheses, braces and invisible groups around it.
 fn bare(expr: &Expr) -> &Expr {
     match expr {
         Expr::Paren(inner) => bare(&inner.expr),
         Expr::Group(inner) => bare(&inner.expr),
+        Expr::Block(inner) if inner.label.is_none() && inner.attrs.is_empty() => match &inner.block.stmts[..]
+        {
+            [syn::Stmt::Expr(only, None)] => bare(only),
+            _ => expr,
+        },
         other => other,
     }
 }

@@ -2,9 +2,10 @@
 
 use proc_macro2::{Ident, TokenStream};
 use syn::Type;
+use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 
-use super::{Judge, Mistakes, Moved};
+use super::{Judge, Kept, Mistakes, Moved};
 use crate::args::Value;
 use crate::item::{Argument, Object, Simple, borrow_in};
 use crate::names::mentions;
@@ -69,6 +70,22 @@ impl Judge<'_> {
             }
         }
         moved
+    }
+
+    /// What is `mut`, by value, and the body's.
+    pub(super) fn changed(&self, moved: &[Moved]) -> Vec<Kept> {
+        let body = self.function.body.stream();
+        let lent = |name: &Ident| {
+            moved.iter().any(|moved| matches!(moved, Moved::Lent { name: lent, .. } if lent == name))
+        };
+        let arguments = self.arguments.iter().flat_map(|arg| {
+            let names = arg.changed.iter().filter(|name| !lent(name));
+            names.map(|name| Kept { name: name.clone(), cfg: arg.cfg.clone() })
+        });
+        let receiver = self.function.receiver().filter(|receiver| receiver.mutability.is_some());
+        let object = receiver.map(|receiver| Kept { name: receiver.self_token.into(), cfg: None });
+        let used = |kept: &Kept| mentions(&body, &[kept.name.unraw().to_string()]).is_some();
+        arguments.chain(object).filter(used).collect()
     }
 
     fn borrowed(&self, arg: &Argument, simple: Option<&Simple>, mistakes: &mut Mistakes) {

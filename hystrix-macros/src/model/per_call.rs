@@ -6,8 +6,10 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Expr, Type};
 
+use crate::args::Value;
+
 use super::{Call, Fallback, Judge, KEPT_SELF, Kept, Mistakes, Rule, Use, bare, is_none, replace_self};
-use crate::item::{Argument, Object, bindings, borrow_in};
+use crate::item::{Argument, Object, borrow_in, each_binding};
 use crate::names::mentions;
 use crate::result::Shape;
 
@@ -59,6 +61,8 @@ impl Judge<'_> {
                     }
                     // A copy of the reference will do.
                     Type::Reference(_) if arg.simple.is_some() => {}
+                    // Nobody else takes it.
+                    _ if !self.is_taken(&text, expr) => {}
                     _ => kept.push(Kept { name: name.clone(), cfg: arg.cfg.clone() }),
                 }
             }
@@ -79,6 +83,23 @@ impl Judge<'_> {
         Use { expr: tokens, span: expr.span(), kept, keeps_self }
     }
 
+    /// Whether the body takes an argument, or another option than this one.
+    fn is_taken(&self, name: &str, but_for: &Expr) -> bool {
+        let body = self.function.body.stream();
+        let is_guard = self.options.has("thread_pool") && name.starts_with('_');
+        let others = self.options.written.iter().filter_map(|option| match &option.value {
+            Value::Expr(expr) if option.name != "fallback" && !std::ptr::eq(expr, but_for) => Some(expr),
+            _ => None,
+        });
+        let fallback = self.options.expr("fallback").filter(|expr| !std::ptr::eq(*expr, but_for));
+        let is_function = fallback.is_some_and(|expr| matches!(bare(expr), Expr::Path(_)));
+        let mut others = others.chain(fallback);
+        is_guard
+            || is_function
+            || mentions(&body, &[name]).is_some()
+            || others.any(|expr| mentions(&expr.to_token_stream(), &[name]).is_some())
+    }
+
     pub(super) fn fallback(&self, shape: &Shape, mistakes: &mut Mistakes) -> Fallback {
         if let Some(expr) = self.options.expr("fallback_value") {
             return Fallback::Value(self.per_call(expr, mistakes));
@@ -91,6 +112,13 @@ impl Judge<'_> {
             let owned = self.owned(shape, expr, false);
             return Fallback::Called { how, owned };
         };
+        if let Some(name) = path.path.get_ident()
+            && self.arguments.iter().any(|arg| arg.names.contains(name))
+        {
+            let message =
+                format!("an argument is called `{name}` too, and hides the function: write `self::{name}`");
+            mistakes.at(name.span(), message);
+        }
         let mut args = Vec::new();
         let mut all = TokenStream::new();
         if let Some(receiver) = self.function.receiver() {
@@ -168,9 +196,9 @@ fn own_names(expr: &Expr) -> Vec<String> {
     let Expr::Closure(closure) = bare(expr) else { return Vec::new() };
     let mut names = Vec::new();
     for pat in &closure.inputs {
-        bindings(pat, &mut names);
+        each_binding(pat, &mut |pat| names.push(pat.ident.unraw().to_string()));
     }
-    names.iter().map(|name| name.unraw().to_string()).collect()
+    names
 }
 
 /// A closure owns what it names: it outlives the expression it stands in.

@@ -27,12 +27,11 @@ use crate::unwind::{Panic, contained, drop_quietly};
 pin_project! {
     /// An async call in its caller's task: await it.
     #[must_use = "futures do nothing unless polled"]
-    pub struct InPlaceCall<'c, T, E, F, Fut, P, K>
-    where
-        K: AsyncFallback<T, E>,
-    {
+    // The fallback's answer is a parameter of its own and not a projection: whether a task that holds this is `Send` is asked with every lifetime
+    // forgotten, `'static` too, and a projection cannot be resolved then.
+    pub struct InPlaceCall<'c, T, E, F, Fut, P, K, A> {
         #[pin]
-        stage: InPlace<F, Fut, K::Answer>,
+        stage: InPlace<F, Fut, A>,
         judge: P,
         fallback: Option<K>,
         flight: Flight<'c>,
@@ -52,10 +51,7 @@ pin_project! {
     }
 }
 
-impl<'c, T, E, F, Fut, P, K> InPlaceCall<'c, T, E, F, Fut, P, K>
-where
-    K: AsyncFallback<T, E>,
-{
+impl<'c, T, E, F, Fut, P, K, A> InPlaceCall<'c, T, E, F, Fut, P, K, A> {
     #[inline]
     pub(crate) fn new(core: &'c Arc<Core>, make: F, judge: P, fallback: K) -> Self {
         Self {
@@ -75,12 +71,13 @@ enum Over<T, E> {
     NoThread(io::Error),
 }
 
-impl<T, E, F, Fut, P, K> Future for InPlaceCall<'_, T, E, F, Fut, P, K>
+impl<T, E, F, Fut, P, K, A> Future for InPlaceCall<'_, T, E, F, Fut, P, K, A>
 where
     F: FnOnce() -> Fut,
     Fut: Future<Output = Result<T, E>>,
     P: Classify<T, E>,
-    K: AsyncFallback<T, E>,
+    K: AsyncFallback<T, E, Answer = A>,
+    A: Future<Output = Result<T, CommandError<E>>>,
 {
     type Output = Result<T, CommandError<E>>;
 

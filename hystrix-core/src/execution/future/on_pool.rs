@@ -20,7 +20,8 @@ use crate::unwind::contained;
 pin_project! {
     /// A call on a pool whose caller waits in a task: await it.
     #[must_use = "futures do nothing unless polled"]
-    pub struct PoolCall<'c, T, E, B, P, K>
+    // The answer is a parameter for the reason given at `InPlaceCall`.
+    pub struct PoolCall<'c, T, E, B, P, K, A>
     where
         T: Send,
         T: 'static,
@@ -30,10 +31,9 @@ pin_project! {
         P: Classify<T, E>,
         P: Send,
         P: 'static,
-        K: AsyncFallback<T, E>,
     {
         #[pin]
-        stage: OnPool<K::Answer>,
+        stage: OnPool<A>,
         call: Option<(B, P)>,
         fallback: Option<K>,
         away: Away<'c, T, E, B, P>,
@@ -66,13 +66,12 @@ where
     falling: Option<Falling<'c>>,
 }
 
-impl<'c, T, E, B, P, K> PoolCall<'c, T, E, B, P, K>
+impl<'c, T, E, B, P, K, A> PoolCall<'c, T, E, B, P, K, A>
 where
     T: Send + 'static,
     E: Send + 'static,
     B: Body<T, E>,
     P: Classify<T, E> + Send + 'static,
-    K: AsyncFallback<T, E>,
 {
     pub(crate) fn new(core: &'c Arc<Core>, body: B, judge: P, fallback: K) -> Self {
         Self {
@@ -84,13 +83,14 @@ where
     }
 }
 
-impl<T, E, B, P, K> Future for PoolCall<'_, T, E, B, P, K>
+impl<T, E, B, P, K, A> Future for PoolCall<'_, T, E, B, P, K, A>
 where
     T: Send + 'static,
     E: Send + 'static,
     B: Body<T, E>,
     P: Classify<T, E> + Send + 'static,
-    K: AsyncFallback<T, E>,
+    K: AsyncFallback<T, E, Answer = A>,
+    A: Future<Output = Result<T, CommandError<E>>>,
 {
     type Output = Result<T, CommandError<E>>;
 

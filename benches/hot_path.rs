@@ -18,7 +18,9 @@ use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use hystrix_core::{CircuitBreaker, Command, CommandConfig, PoolCommand, Registry, ThreadPool};
+use hystrix_core::{
+    CircuitBreaker, Command, CommandConfig, PoolCommand, Registry, Rejection, ThreadPool, command,
+};
 
 // ===== allocations =====
 
@@ -174,6 +176,26 @@ fn body() -> Result<u64, ()> {
     Ok(black_box(7))
 }
 
+/// What a caller sees of a refusal; the bench has none.
+#[derive(Debug)]
+struct Refused;
+
+impl From<Rejection> for Refused {
+    fn from(_rejection: Rejection) -> Self {
+        Refused
+    }
+}
+
+#[command(semaphore = 1000)]
+fn annotated() -> Result<u64, Refused> {
+    Ok(black_box(7))
+}
+
+#[command(semaphore = 1000)]
+async fn annotated_later() -> Result<u64, Refused> {
+    Ok(black_box(7))
+}
+
 /// Pending once, without waking by itself: polled by hand.
 struct Once(bool);
 
@@ -302,6 +324,9 @@ fn main() {
         Row::new("sync", 100_000, || {
             let _ = black_box(commands.plain.run(body).execute());
         }),
+        Row::new("sync, annotated", 100_000, || {
+            let _ = black_box(annotated());
+        }),
         Row::new("sync, timeout, no fallback", 100_000, || {
             let _ = black_box(commands.timed.run(body).execute());
         }),
@@ -315,6 +340,9 @@ fn main() {
             let _ = black_box(poll_once(std::future::IntoFuture::into_future(
                 commands.plain.call(|| std::future::ready(body())),
             )));
+        }),
+        Row::new("async, ready at once, annotated", 100_000, || {
+            let _ = black_box(poll_once(annotated_later()));
         }),
         Row::new("open circuit", 100_000, || {
             let _ = black_box(commands.open.run(body).execute());
@@ -412,6 +440,9 @@ fn main() {
             commands.plain.call(|| std::future::ready(body())),
         )));
     });
+    let attribute = allocations(|| {
+        let _ = black_box((annotated(), poll_once(annotated_later())));
+    });
     let armed = allocations(|| {
         let _ =
             black_box(poll_twice(std::future::IntoFuture::into_future(commands.timed.call(|| Once(false)))));
@@ -428,6 +459,7 @@ fn main() {
     for (name, count) in [
         ("sync", sync),
         ("async, ready at once", ready),
+        ("annotated, sync and async", attribute),
         ("async, pending once", armed),
         ("sync, timeout, fallback", here),
         ("sync, timeout, owning fallback", owned),
@@ -447,6 +479,10 @@ fn main() {
     budget("sync_timeout", one.median("sync, timeout, fallback") / unit, 2.5);
     budget("sync_timeout_owned", one.median("sync, timeout, owning fallback") / unit, 3.6);
     budget("async_ready", one.median("async, ready at once") / unit, 1.8);
+    // What a site, a closure and the way of the error add to the call that they stand for.
+    budget("annotated", one.median("sync, annotated") / one.median("sync"), 1.2);
+    let (by_hand, by_attribute) = ("async, ready at once", "async, ready at once, annotated");
+    budget("annotated_async", one.median(by_attribute) / one.median(by_hand), 1.2);
     budget(
         "async_pending",
         pending.median("async, pending once") / pending.median("tokio timeout, pending once"),
@@ -466,6 +502,7 @@ fn main() {
     budget("pool_below_spawn_blocking", pool.minimum("pool") / pool.minimum("spawn_blocking"), 1.0);
     budget("sync_allocations", sync, 0.0);
     budget("async_ready_allocations", ready, 0.0);
+    budget("annotated_allocations", attribute, 0.0);
     budget("async_pending_allocations", armed, 0.0);
     budget("sync_timeout_allocations", here, 1.0);
     budget("sync_timeout_owned_allocations", owned, 1.0);

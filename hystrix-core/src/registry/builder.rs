@@ -101,7 +101,12 @@ impl RegistryBuilder {
         Ok(self)
     }
 
-    /// Makes definitions that clash an error of the later one's `build`, instead of a finding.
+    /// Makes definitions that clash an error of the later one's `build`, instead of a finding. Of annotated functions it is an error of
+    /// [`Registry::register`], as is a setting that cannot be.
+    ///
+    /// # Panics
+    ///
+    /// Not here: the first call of an annotated function panics, if its definition is such an error and it was not registered.
     pub fn strict(mut self) -> Self {
         self.strict = true;
         self

@@ -2,7 +2,7 @@
 
 mod support;
 
-use hystrix_core::{CommandError, Registry, Rejection, command, command_of};
+use hystrix_core::{CommandError, Registry, command, command_of};
 
 #[command]
 fn bump(mut n: i32) -> Result<i32, String> {
@@ -308,34 +308,4 @@ mod aliases {
 fn bc_021_result_alias() {
     assert!(matches!(aliases::one(), Ok(1)));
     assert!(matches!(futures::executor::block_on(aliases::two()), Ok(1)));
-}
-
-#[command(fallback = |_| Ok(9), timeout = "1s", ignore = |e| e.kind() == std::io::ErrorKind::NotFound)]
-fn flat(n: u8) -> Result<u8, CommandError<std::io::Error>> {
-    if n == 0 {
-        Err(std::io::Error::other("x"))?
-    }
-    if n == 1 {
-        Err(std::io::Error::from(std::io::ErrorKind::NotFound))?
-    }
-    Ok(n)
-}
-
-#[test]
-fn flat_way() {
-    assert_eq!(flat(0).unwrap(), 9);
-    assert!(matches!(flat(1), Err(CommandError::Inner(e)) if e.kind() == std::io::ErrorKind::NotFound));
-    assert_eq!(flat(2).unwrap(), 2);
-}
-
-fn stale<T: Default>(_n: u8, error: CommandError<Rejection>) -> Result<T, Rejection> {
-    assert!(error.rejection().is_none());
-    Ok(T::default())
-}
-
-#[command(thread_pool, fallback = stale)]
-fn own_way(n: u8) -> Result<u8, Rejection> {
-    command_of!(bump).force_open();
-    let _ = n;
-    Ok(n)
 }

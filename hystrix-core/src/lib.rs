@@ -138,7 +138,8 @@ pub mod call {
         Async, Blocking, Body, Classify, Given, InPlace, InPlaceCall, Judge, PoolCall, Unset,
     };
     pub use crate::fallback::{
-        AsyncFallback, Fallback, Here, IntoAnswer, Later, NoFallback, Owned, Plain, Value, When,
+        Answered, AsyncFallback, Fallback, Here, IntoAnswer, Later, Never, NoFallback, Owned, Plain, Value,
+        When,
     };
 }
 

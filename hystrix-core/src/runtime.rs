@@ -33,6 +33,9 @@ pub(crate) struct Runtime {
     closer: Mutex<Option<Thread>>,
 }
 
+/// As for the core of a command.
+impl std::panic::RefUnwindSafe for Runtime {}
+
 /// One worker, when there is something to do.
 const ONE_AT_A_TIME: Limits = Limits { core: 0, maximum: 1, queue: 0, keep_alive: Duration::from_secs(60) };
 

@@ -1,6 +1,6 @@
 //! What a function returns, as far as its signature says: decides what kind of command it is.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::spanned::Spanned;
 use syn::{GenericArgument, GenericParam, Path, PathArguments, ReturnType, Type, TypeParamBound};
@@ -85,17 +85,40 @@ fn boxed(function: &Function, output: &Type) -> Option<(Type, TokenStream)> {
         );
     let output = marked.then(|| future_output(output))??;
     let pinned = function.body.stream().into_iter().last()?;
-    let proc_macro2::TokenTree::Group(pinned) = pinned else { return None };
+    let TokenTree::Group(pinned) = pinned else { return None };
     let mut inside = pinned.stream().into_iter();
     let (keyword, moves, block) = (inside.next()?, inside.next()?, inside.next()?);
     match block {
-        proc_macro2::TokenTree::Group(block)
+        TokenTree::Group(block)
             if keyword.to_string() == "async" && moves.to_string() == "move" && inside.next().is_none() =>
         {
-            Some((output, block.stream()))
+            Some((output, without_unused_self(block.stream())))
         }
         _ => None,
     }
+}
+
+/// That macro begins with `let __self = self;` whether the body has a use for it or not.
+fn without_unused_self(body: TokenStream) -> TokenStream {
+    fn count(tokens: TokenStream) -> usize {
+        let counted = tokens.into_iter().map(|token| match token {
+            TokenTree::Ident(ident) => usize::from(ident == "__self"),
+            TokenTree::Group(group) => count(group.stream()),
+            _ => 0,
+        });
+        counted.sum()
+    }
+    if count(body.clone()) != 1 {
+        return body;
+    }
+    let tokens: Vec<TokenTree> = body.into_iter().collect();
+    let is_binding = |window: &[TokenTree]| {
+        let texts = ["let", "__self", "=", "self", ";"];
+        window.iter().zip(texts).all(|(token, text)| token.to_string() == text)
+    };
+    let place = tokens.windows(5).position(is_binding);
+    let skipped = |index: usize| place.is_some_and(|place| (place..place + 5).contains(&index));
+    tokens.into_iter().enumerate().filter(|(index, _)| !skipped(*index)).map(|(_, token)| token).collect()
 }
 
 /// The `Output` of `Pin<Box<dyn Future<Output = ..>>>`.

@@ -45,6 +45,9 @@ pub struct Core {
     pub(crate) warned: Warned,
 }
 
+/// Code of the user is contained wherever it runs, so an unwinding never leaves anything half done.
+impl std::panic::RefUnwindSafe for Core {}
+
 impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Core").field("key", &self.key).finish_non_exhaustive()

@@ -1,6 +1,7 @@
 //! The forms a fallback can take: none, a value, a closure, and conditions around them.
 
-use std::future::{Future, Ready, ready};
+use std::convert::Infallible;
+use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -58,7 +59,30 @@ pub trait AsyncFallback<T, E>: Sealed + Sized {
 
     /// Begins to answer.
     #[doc(hidden)]
-    fn begin(self, error: CommandError<E>) -> Self::Answer;
+    fn begin(self, error: CommandError<E>) -> Answered<T, E, Self::Answer>;
+}
+
+/// What an async call's fallback has to say: something now, or later.
+///
+/// An answer that is there is no future: a task which holds such a call would hold room for a value and an error, and be `Send` only if they are.
+#[derive(Debug)]
+pub enum Answered<T, E, A> {
+    /// The answer.
+    Now(Result<T, CommandError<E>>),
+    /// A future of it.
+    Later(A),
+}
+
+/// The future of an answer that is never late.
+#[derive(Clone, Copy, Debug)]
+pub struct Never<R>(Infallible, PhantomData<fn() -> R>);
+
+impl<R> Future for Never<R> {
+    type Output = R;
+
+    fn poll(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<R> {
+        match self.0 {}
+    }
 }
 
 // ===== NoFallback =====
@@ -80,14 +104,14 @@ impl<T, E> Fallback<T, E> for NoFallback {
 }
 
 impl<T, E> AsyncFallback<T, E> for NoFallback {
-    type Answer = Ready<Result<T, CommandError<E>>>;
+    type Answer = Never<Result<T, CommandError<E>>>;
 
     fn form(&self) -> Form {
         Form::Missing
     }
 
-    fn begin(self, error: CommandError<E>) -> Self::Answer {
-        ready(Err(error))
+    fn begin(self, error: CommandError<E>) -> Answered<T, E, Self::Answer> {
+        Answered::Now(Err(error))
     }
 }
 
@@ -110,14 +134,14 @@ impl<T, E> Fallback<T, E> for Value<T> {
 }
 
 impl<T, E> AsyncFallback<T, E> for Value<T> {
-    type Answer = Ready<Result<T, CommandError<E>>>;
+    type Answer = Never<Result<T, CommandError<E>>>;
 
     fn form(&self) -> Form {
         Form::Value
     }
 
-    fn begin(self, _error: CommandError<E>) -> Self::Answer {
-        ready(Ok(self.0))
+    fn begin(self, _error: CommandError<E>) -> Answered<T, E, Self::Answer> {
+        Answered::Now(Ok(self.0))
     }
 }
 
@@ -153,7 +177,7 @@ where
         Form::Code
     }
 
-    fn begin(self, error: CommandError<E>) -> Self::Answer {
+    fn begin(self, error: CommandError<E>) -> Answered<T, E, Self::Answer> {
         self.0(error).into_answer()
     }
 }
@@ -218,7 +242,7 @@ where
         self.1(error) && self.0.wants(error)
     }
 
-    fn begin(self, error: CommandError<E>) -> Self::Answer {
+    fn begin(self, error: CommandError<E>) -> Answered<T, E, Self::Answer> {
         self.0.begin(error)
     }
 }
@@ -245,14 +269,14 @@ pub trait IntoAnswer<T, E, M> {
 
     /// Makes it so.
     #[doc(hidden)]
-    fn into_answer(self) -> Self::Answer;
+    fn into_answer(self) -> Answered<T, E, Self::Answer>;
 }
 
 impl<T, E> IntoAnswer<T, E, Plain> for Result<T, E> {
-    type Answer = Ready<Result<T, CommandError<E>>>;
+    type Answer = Never<Result<T, CommandError<E>>>;
 
-    fn into_answer(self) -> Self::Answer {
-        ready(self.map_err(CommandError::Inner))
+    fn into_answer(self) -> Answered<T, E, Self::Answer> {
+        Answered::Now(self.map_err(CommandError::Inner))
     }
 }
 
@@ -262,8 +286,8 @@ where
 {
     type Answer = Lifted<F>;
 
-    fn into_answer(self) -> Self::Answer {
-        Lifted { future: self }
+    fn into_answer(self) -> Answered<T, E, Self::Answer> {
+        Answered::Later(Lifted { future: self })
     }
 }
 

@@ -7,7 +7,7 @@ mod forms;
 
 pub(crate) use self::forms::Form;
 pub use self::forms::{
-    AsyncFallback, Fallback, Here, IntoAnswer, Later, NoFallback, Owned, Plain, Value, When,
+    Answered, AsyncFallback, Fallback, Here, IntoAnswer, Later, Never, NoFallback, Owned, Plain, Value, When,
 };
 
 use crate::permits::{Limit, Permits, Take};

@@ -86,20 +86,23 @@ fn below_the_crate(path: &str) -> &str {
     path.split_once("::").map_or(path, |(_crate, below)| below)
 }
 
-/// A type's name without its generics: the command of a method is that of all of them.
+fn is_word(letter: char) -> bool {
+    letter.is_alphanumeric() || letter == '_'
+}
+
+/// A type's name without its generics: the command of a method is that of all of them. A tuple, an array or a reference is a type by its parts.
 fn without_generics(name: &'static str) -> &'static str {
-    name.split_once('<').map_or(name, |(name, _generics)| name)
+    let generics = if name.starts_with(is_word) { name.find('<') } else { None };
+    generics.map_or(name, |generics| &name[..generics])
 }
 
 /// A type's name without paths and generics: `Inventory` of `shop::stock::Inventory<u8>`.
 fn short(name: &'static str) -> Cow<'static, str> {
     let name = without_generics(name);
-    if name.starts_with(|letter: char| letter.is_alphanumeric() || letter == '_') {
+    if name.starts_with(is_word) {
         return Cow::Borrowed(name.rsplit_once("::").map_or(name, |(_path, name)| name));
     }
-    // A tuple, an array, a reference, of which each part has its path.
-    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == ':';
-    let words = name.split_inclusive(|letter| !is_word(letter));
+    let words = name.split_inclusive(|letter| !is_word(letter) && letter != ':');
     Cow::Owned(words.map(|word| word.rsplit_once("::").map_or(word, |(_path, name)| name)).collect())
 }
 

@@ -124,7 +124,8 @@ impl Model {
             Moved::Lent { name, mutable, cfg } => {
                 let (cfg, owned) = (condition(cfg), kept_as("owned", name));
                 let mutable = mutable.then(|| quote!(mut));
-                quote!(#cfg let #mutable #name = #owned.lend();)
+                let allow = shadows();
+                quote!(#cfg #allow let #mutable #name = #owned.lend();)
             }
             Moved::Object(span) => {
                 let (name, object) = (Ident::new(MOVED_SELF, *span), own("object"));

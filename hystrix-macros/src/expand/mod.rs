@@ -149,13 +149,18 @@ impl Model {
 
     /// `let call = (*command).run(body);`, or `.call(body)`. A body that may not run there is a mistake of the function.
     fn prepare(&self, body: &Group) -> TokenStream {
+        let body = match &self.shape {
+            // The other macro's own statements stand before its body, typed already.
+            Shape::Boxed { body, .. } => Group::new(proc_macro2::Delimiter::Brace, body.clone()),
+            _ => body.clone(),
+        };
         let body = match self.moves_object() {
             true => {
                 let mut moved = Group::new(body.delimiter(), replace_self(body.stream(), MOVED_SELF));
                 moved.set_span(body.span());
                 moved
             }
-            false => body.clone(),
+            false => body,
         };
         let (lent, whole) = (self.lent(), self.whole());
         let span = self.function.sig.ident.span();
@@ -173,8 +178,10 @@ impl Model {
                 let body = before(quote!(#whole #lent #planted), &body);
                 ("call", quote_spanned!(at(span)=> move || async move #body))
             }
-            // The other macro's own statements stand before its body, typed already.
-            Shape::Boxed { body, .. } => ("call", quote_spanned!(at(span)=> move || async move { #body })),
+            Shape::Boxed { .. } => {
+                let body = before(quote!(#whole #lent), &body);
+                ("call", quote_spanned!(at(span)=> move || async move #body))
+            }
         };
         let method = own_at(method, span);
         quote_spanned!(at(span)=> let #call = (*#command).#method(#body);)

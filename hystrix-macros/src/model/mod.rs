@@ -211,7 +211,11 @@ impl Model {
         check_qualifiers(&function, &mut mistakes);
         let shape = result::shape(&function, &mut |error| mistakes.push(error));
         options.check_combinations(&function, &shape, &mut mistakes);
-        let judge = Judge { options: &options, function: &function, arguments: function.arguments() };
+        let body = match &shape {
+            Shape::Boxed { body, .. } => body.clone(),
+            _ => function.body.stream(),
+        };
+        let judge = Judge { options: &options, function: &function, body, arguments: function.arguments() };
         judge.check_settings(&mut mistakes);
         let command = judge.source();
         let on_pool = options.has("thread_pool");
@@ -380,6 +384,7 @@ fn is_none(expr: &Expr) -> bool {
 struct Judge<'a> {
     options: &'a Options,
     function: &'a Function,
+    body: TokenStream,
     arguments: Vec<Argument>,
 }
 

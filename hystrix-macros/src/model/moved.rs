@@ -13,7 +13,7 @@ use crate::names::mentions;
 impl Judge<'_> {
     /// On a pool everything that the body uses; on a command that is given, which may be of either kind, what is to be owned.
     pub(super) fn moved(&self, on_pool: bool, mistakes: &mut Mistakes) -> Vec<Moved> {
-        let body = self.function.body.stream();
+        let body = &self.body;
         let owned: Vec<Ident> = match self.options.get("to_owned").map(|option| &option.value) {
             Some(Value::List(names)) => names.clone(),
             _ => Vec::new(),
@@ -36,10 +36,10 @@ impl Judge<'_> {
         if !on_pool && owned.is_empty() {
             return Vec::new();
         }
-        let mut moved: Vec<Moved> = self.moved_object(&owned, on_pool, &body, mistakes).into_iter().collect();
+        let mut moved: Vec<Moved> = self.moved_object(&owned, on_pool, body, mistakes).into_iter().collect();
         for arg in &self.arguments {
             let cfg = arg.cfg.clone();
-            let used = mentions(&body, &arg.texts()).is_some();
+            let used = mentions(body, &arg.texts()).is_some();
             match &arg.simple {
                 Some(Simple { name, mutable }) if owned.contains(name) => {
                     if matches!(&arg.ty, Type::Reference(reference) if reference.mutability.is_some()) {
@@ -74,7 +74,7 @@ impl Judge<'_> {
 
     /// What is `mut`, by value, and the body's.
     pub(super) fn changed(&self, moved: &[Moved]) -> Vec<Kept> {
-        let body = self.function.body.stream();
+        let body = &self.body;
         let lent = |name: &Ident| {
             moved.iter().any(|moved| matches!(moved, Moved::Lent { name: lent, .. } if lent == name))
         };
@@ -84,7 +84,7 @@ impl Judge<'_> {
         });
         let receiver = self.function.receiver().filter(|receiver| receiver.mutability.is_some());
         let object = receiver.map(|receiver| Kept { name: receiver.self_token.into(), cfg: None });
-        let used = |kept: &Kept| mentions(&body, &[kept.name.unraw().to_string()]).is_some();
+        let used = |kept: &Kept| mentions(body, &[kept.name.unraw().to_string()]).is_some();
         arguments.chain(object).filter(used).collect()
     }
 

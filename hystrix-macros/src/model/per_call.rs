@@ -85,7 +85,7 @@ impl Judge<'_> {
 
     /// Whether the body takes an argument, or another option than this one.
     fn is_taken(&self, name: &str, but_for: &Expr) -> bool {
-        let body = self.function.body.stream();
+        let body = &self.body;
         let is_guard = self.options.has("thread_pool") && name.starts_with('_');
         let others = self.options.written.iter().filter_map(|option| match &option.value {
             Value::Expr(expr) if option.name != "fallback" && !std::ptr::eq(expr, but_for) => Some(expr),
@@ -96,7 +96,7 @@ impl Judge<'_> {
         let mut others = others.chain(fallback);
         is_guard
             || is_function
-            || mentions(&body, &[name]).is_some()
+            || mentions(body, &[name]).is_some()
             || others.any(|expr| mentions(&expr.to_token_stream(), &[name]).is_some())
     }
 

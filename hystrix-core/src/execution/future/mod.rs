@@ -24,7 +24,7 @@ use super::{
 };
 use crate::admission::{Core, Facts};
 use crate::error::{CommandError, Rejection, RejectionKind};
-use crate::fallback::AsyncFallback;
+use crate::fallback::{Answered, AsyncFallback};
 use crate::sync::Home;
 use crate::unwind::{Panic, contained};
 
@@ -77,7 +77,11 @@ where
     let Failed { facts, error, .. } = failed;
     let original = error.rejection().map(Rejection::kind);
     match contained(|| fallback.begin(error)) {
-        Ok(answer) => Fallen::Begun(answer, Falling { facts, original, permit }),
+        Ok(Answered::Later(answer)) => Fallen::Begun(answer, Falling { facts, original, permit }),
+        Ok(Answered::Now(result)) => {
+            drop(permit);
+            Fallen::Answered(after_fallback(core, home, &facts, original, Ok(result)))
+        }
         Err(panic) => {
             drop(permit);
             Fallen::Answered(after_fallback(core, home, &facts, original, Err(panic)))

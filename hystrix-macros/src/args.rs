@@ -38,6 +38,8 @@ pub(crate) enum Value {
 #[derive(Clone)]
 pub(crate) struct Around {
     pub(crate) block: Block,
+    /// The block's own type and const parameters.
+    pub(crate) parameters: Vec<Ident>,
     pub(crate) options: Vec<Written>,
 }
 
@@ -147,11 +149,15 @@ impl Parse for Around {
             "module" => Block::Module,
             _ => Block::Trait,
         };
+        let mut parameters = Vec::new();
+        while !input.peek(Token![;]) {
+            parameters.push(input.parse()?);
+        }
         input.parse::<Token![;]>()?;
         let args = Args::read(input.parse()?);
         match args.errors.into_iter().next() {
             Some(error) => Err(error),
-            None => Ok(Self { block, options: args.options }),
+            None => Ok(Self { block, parameters, options: args.options }),
         }
     }
 }
@@ -164,8 +170,8 @@ impl ToTokens for Around {
             Block::Module => quote::quote!(module),
         };
         let name = Ident::new(AROUND, Span::call_site());
-        let options = &self.options;
-        tokens.extend(quote::quote!(#name(#block; #(#options),*)));
+        let (parameters, options) = (&self.parameters, &self.options);
+        tokens.extend(quote::quote!(#name(#block #(#parameters)*; #(#options),*)));
     }
 }
 

@@ -1,10 +1,10 @@
 //! `#[commands(..)]`: hands its options to every `#[command]` inside a block, which expands by itself afterwards.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::ToTokens;
 use syn::parse::Parser;
 use syn::punctuated::Punctuated;
-use syn::{Attribute, ImplItem, Item, ItemImpl, ItemMod, ItemTrait, Meta, Path, Token, TraitItem};
+use syn::{Attribute, Generics, ImplItem, Item, ItemImpl, ItemMod, ItemTrait, Meta, Path, Token, TraitItem};
 
 use crate::args::{Args, Around, Block, Written};
 use crate::model::replaced;
@@ -86,7 +86,7 @@ fn gather(args: Args) -> syn::Result<Vec<Written>> {
 fn into_impl(item: &mut ItemImpl, options: &[Written]) {
     let of = item.generics.params.is_empty().then(|| item.self_ty.clone());
     let block = if item.trait_.is_some() { Block::Trait } else { Block::Inherent(of) };
-    let around = Around { block, options: options.to_vec() };
+    let around = Around { block, parameters: parameters(&item.generics), options: options.to_vec() };
     for item in &mut item.items {
         if let ImplItem::Fn(function) = item {
             add(&mut function.attrs, &around);
@@ -94,8 +94,14 @@ fn into_impl(item: &mut ItemImpl, options: &[Written]) {
     }
 }
 
+fn parameters(generics: &Generics) -> Vec<Ident> {
+    let types = generics.type_params().map(|param| param.ident.clone());
+    types.chain(generics.const_params().map(|param| param.ident.clone())).collect()
+}
+
 fn into_trait(item: &mut ItemTrait, options: &[Written]) {
-    let around = Around { block: Block::Trait, options: options.to_vec() };
+    let parameters = parameters(&item.generics);
+    let around = Around { block: Block::Trait, parameters, options: options.to_vec() };
     for item in &mut item.items {
         if let TraitItem::Fn(function) = item {
             add(&mut function.attrs, &around);
@@ -104,7 +110,7 @@ fn into_trait(item: &mut ItemTrait, options: &[Written]) {
 }
 
 fn into_module(item: &mut ItemMod, options: &[Written]) {
-    let around = Around { block: Block::Module, options: options.to_vec() };
+    let around = Around { block: Block::Module, parameters: Vec::new(), options: options.to_vec() };
     let items = item.content.iter_mut().flat_map(|(_, items)| items);
     for item in items {
         match item {

@@ -118,18 +118,16 @@ fn replace_in(tokens: TokenStream, name: &str, by: &str, formats: bool) -> Token
     replaced
 }
 
-/// Replaces every token that is a name by others.
-pub(crate) fn replace_all(tokens: TokenStream, name: &str, by: &TokenStream) -> TokenStream {
-    let replaced = tokens.into_iter().map(|token| match token {
-        TokenTree::Ident(ident) if ident == name => by.clone(),
-        TokenTree::Group(group) => {
-            let mut new = Group::new(group.delimiter(), replace_all(group.stream(), name, by));
-            new.set_span(group.span());
-            TokenTree::Group(new).into()
+/// Whether there is what is by its letters a type parameter: of an impl block, perhaps, whose parameters are not seen.
+pub(crate) fn names_a_parameter(tokens: &TokenStream) -> bool {
+    tokens.clone().into_iter().any(|token| match token {
+        TokenTree::Ident(ident) => {
+            let text = ident.to_string();
+            text.len() <= 2 && text.starts_with(|letter: char| letter.is_ascii_uppercase())
         }
-        other => other.into(),
-    });
-    replaced.collect()
+        TokenTree::Group(group) => names_a_parameter(&group.stream()),
+        _ => false,
+    })
 }
 
 // ===== what stands around a token =====

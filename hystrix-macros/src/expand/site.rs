@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 
 use super::{at, companion_name, own, own_at};
 use crate::model::{Announced, Companion, Definition, Key, Model, Of, Source};
-use crate::names::{mentions, replace_all};
+use crate::names::{mentions, names_a_parameter};
 
 impl Model {
     /// The command, as something that dereferences to it.
@@ -101,9 +101,12 @@ impl Model {
         let annotated = quote!(#private::Annotated::new(#place, #of, #keyed, #define));
         let announced = match announced {
             Announced::No => None,
-            // Of a function whose settings name `Self` the type is not known here.
-            Announced::Free => mentions(&annotated, &["Self"]).is_none().then(|| annotated.clone()),
-            Announced::Of(of) => Some(replace_all(annotated.clone(), "Self", of)),
+            // Within a function of its own, where `Self` and an impl's parameters are not known.
+            Announced::Free => {
+                let known = mentions(&annotated, &["Self"]).is_none() && !names_a_parameter(&annotated);
+                known.then(|| annotated.clone())
+            }
+            Announced::Of(of) => Some(quote!(<#of>::#name())),
         };
         let announced = announced.map(|annotated| quote!(#private::announce! { #annotated }));
         quote! {

@@ -166,6 +166,8 @@ struct Options {
     /// How many of them the function itself has; the others stand around it.
     own: usize,
     block: Option<Block>,
+    /// The type and const parameters of that block.
+    parameters: Vec<String>,
 }
 
 impl Options {
@@ -272,12 +274,13 @@ impl Options {
         let own = written.len();
         let around = args.around;
         let block = around.as_ref().map(|around| around.block.clone());
+        let parameters = around.iter().flat_map(|around| &around.parameters).map(Ident::to_string).collect();
         for option in around.into_iter().flat_map(|around| around.options) {
             if !replaced(&written[..own], &option) {
                 written.push(option);
             }
         }
-        Self { written, own, block }
+        Self { written, own, block, parameters }
     }
 }
 
@@ -392,7 +395,7 @@ impl Judge<'_> {
     /// Settings are made once, before there are arguments.
     fn check_settings(&self, mistakes: &mut Mistakes) {
         let names: Vec<String> = self.arguments.iter().flat_map(Argument::texts).collect();
-        let generics = self.function.generics();
+        let generics = [self.function.generics(), self.options.parameters.clone()].concat();
         for option in &self.options.written {
             let Value::Expr(expr) = &option.value else { continue };
             let kind = options::find(&option.name).map(|known| known.kind);

@@ -10,7 +10,7 @@ use crate::args::Value;
 
 use super::{Call, Fallback, Judge, KEPT_SELF, Kept, Mistakes, Rule, Use, bare, is_none, replace_self};
 use crate::item::{Argument, Object, borrow_in, each_binding};
-use crate::names::mentions;
+use crate::names::{mentions, names_a_parameter};
 use crate::result::Shape;
 
 impl Judge<'_> {
@@ -162,7 +162,7 @@ impl Judge<'_> {
         let lives = |ty: &Type| {
             let tokens = ty.to_token_stream();
             let bound = [generics.as_slice(), &["impl".into(), "Self".into()]].concat();
-            borrow_in(ty).is_none() && mentions(&tokens, &bound).is_none() && !names_a_parameter(ty)
+            borrow_in(ty).is_none() && mentions(&tokens, &bound).is_none() && !names_a_parameter(&tokens)
         };
         let (tokens, own) = (expr.to_token_stream(), own_names(expr));
         if mentions(&tokens, &["self", "Self"]).is_some() || !lives(output) {
@@ -174,21 +174,6 @@ impl Judge<'_> {
             !(named || is_function) || lives(&arg.ty)
         })
     }
-}
-
-/// Whether a type names what is by its letters a type parameter, of the impl block perhaps, whose parameters are not seen here.
-fn names_a_parameter(ty: &Type) -> bool {
-    fn look(tokens: TokenStream) -> bool {
-        tokens.into_iter().any(|token| match token {
-            proc_macro2::TokenTree::Ident(ident) => {
-                let text = ident.to_string();
-                text.len() <= 2 && text.starts_with(|letter: char| letter.is_ascii_uppercase())
-            }
-            proc_macro2::TokenTree::Group(group) => look(group.stream()),
-            _ => false,
-        })
-    }
-    look(ty.to_token_stream())
 }
 
 /// The names that a closure's own parameters bind: within it they are not the function's arguments.

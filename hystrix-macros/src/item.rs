@@ -182,6 +182,16 @@ impl Function {
         self.attrs.iter().filter(|attr| attr.path().is_ident("cfg"))
     }
 
+    /// Another `#[command]` under this one.
+    pub(crate) fn attribute_again(&self) -> Option<Span> {
+        let again = self.attrs.iter().map(Attribute::path).find(|path| {
+            let mut segments = path.segments.iter().rev();
+            let last = segments.next().is_some_and(|segment| segment.ident == "command");
+            last && segments.next().is_none_or(|segment| segment.ident == "hystrix_core")
+        });
+        again.map(Spanned::span)
+    }
+
     /// The body's inner attributes, and the body without them.
     pub(crate) fn split_body(&self) -> (TokenStream, Group) {
         let (mut inner, mut rest) = (TokenStream::new(), TokenStream::new());

@@ -310,14 +310,8 @@ fn check_qualifiers(function: &Function, mistakes: &mut Mistakes) {
             "an `extern` function cannot be a command: a panic must not leave it; call a command from it";
         mistakes.at(abi.extern_token.span(), message);
     }
-    let is_ours = |attr: &&syn::Attribute| {
-        let path = attr.path();
-        let of_ours = path.segments.first().is_some_and(|segment| segment.ident == "hystrix_core");
-        path.is_ident("command")
-            || (of_ours && path.segments.last().is_some_and(|last| last.ident == "command"))
-    };
-    if let Some(again) = function.attrs.iter().find(is_ours) {
-        mistakes.at(again.path().span(), "`#[command]` is given twice: write all options into one");
+    if let Some(again) = function.attribute_again() {
+        mistakes.at(again, "`#[command]` is given twice: write all options into one");
     }
     if let Some(variadic) = &sig.variadic {
         mistakes.at(variadic.dots.spans[0], "a variadic function cannot be a command");
@@ -466,6 +460,8 @@ impl Judge<'_> {
     fn companion(&self) -> Companion {
         let of_self = self.function.names_self_type();
         match &self.options.block {
+            // The other attribute has one.
+            _ if self.function.attribute_again().is_some() => Companion::None,
             _ if self.options.has("command") => Companion::None,
             Some(Block::Trait) => Companion::None,
             Some(Block::Inherent(Some(of))) => Companion::Beside(Announced::Of(of.to_token_stream())),

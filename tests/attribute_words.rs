@@ -75,7 +75,7 @@ struct NotClone;
 
 #[command(fallback = |error| Ok(error.to_string()), ignore = |error| error.is_empty())]
 fn named_like_a_parameter(error: NotClone) -> Result<String, String> {
-    drop(error);
+    let NotClone = error;
     Err("failed".into())
 }
 
@@ -87,7 +87,7 @@ fn named_like_a_parameter_and_lent(number: &mut u8) -> Result<u8, String> {
 
 #[command(fallback = |_| { let text = 1; Ok(text + 1) })]
 fn named_like_a_local(text: NotClone) -> Result<u8, String> {
-    drop(text);
+    let NotClone = text;
     Err("failed".into())
 }
 
@@ -136,7 +136,7 @@ fn kept(text: String) -> Result<String, String> {
 
 #[command(fallback = |_| Ok("{text}".len()))]
 fn not_kept(text: NotClone) -> Result<usize, String> {
-    drop(text);
+    let NotClone = text;
     Err("failed".into())
 }
 

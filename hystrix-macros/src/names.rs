@@ -10,53 +10,79 @@ use syn::ext::IdentExt;
 
 /// The first token that means one of `names`.
 pub(crate) fn mentions<S: AsRef<str>>(tokens: &TokenStream, names: &[S]) -> Option<Span> {
-    look(tokens.clone(), &|name, _| names.iter().any(|other| other.as_ref() == name), false)
+    look(tokens.clone(), &|name, _| names.iter().any(|other| other.as_ref() == name), Within::Type)
+}
+
+/// The first token of a body or an expression that means one of `names`, which are values: not what stands in items of its own.
+pub(crate) fn uses<S: AsRef<str>>(tokens: &TokenStream, names: &[S]) -> Option<Span> {
+    look(tokens.clone(), &|name, _| names.iter().any(|other| other.as_ref() == name), Within::Code)
 }
 
 /// The same, but for what is called as a function of that name.
-pub(crate) fn mentions_a_value<S: AsRef<str>>(tokens: &TokenStream, names: &[S]) -> Option<Span> {
+pub(crate) fn uses_as_a_value<S: AsRef<str>>(tokens: &TokenStream, names: &[S]) -> Option<Span> {
     let called = |next: Option<&TokenTree>| matches!(next, Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis);
-    look(
-        tokens.clone(),
-        &|name, next| !called(next) && names.iter().any(|other| other.as_ref() == name),
-        false,
-    )
+    let wanted = |name: &str, next: Option<&TokenTree>| {
+        !called(next) && names.iter().any(|other| other.as_ref() == name)
+    };
+    look(tokens.clone(), &wanted, Within::Code)
 }
 
 /// Whether a name, and what stands behind it, is looked for.
 type Wanted<'a> = dyn Fn(&str, Option<&TokenTree>) -> bool + 'a;
 
-/// `formats`: the tokens are the arguments of a macro, where a text may be a format string.
-fn look(tokens: TokenStream, wanted: &Wanted<'_>, formats: bool) -> Option<Span> {
+/// What tokens stand in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Within {
+    Type,
+    Code,
+    /// The arguments of a macro, where a text may be a format string.
+    Macro,
+}
+
+fn look(tokens: TokenStream, wanted: &Wanted<'_>, within: Within) -> Option<Span> {
     let mut tokens = tokens.into_iter().peekable();
     let mut before = Before::default();
+    // Within the head of an item, up to its braces or semicolon.
+    let mut in_item = false;
     // Names that a `let` has bound: behind its semicolon they are others.
     let (mut bound, mut binding): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     while let Some(token) = tokens.next() {
         let found = match &token {
             TokenTree::Ident(ident) => {
                 let text = ident.unraw().to_string();
+                in_item |= within != Within::Type && begins_an_item(ident, tokens.peek());
                 if before.binds() {
                     binding.push(text);
                     None
                 } else {
                     let is_name = before.may_precede_a_name() && !is_path_or_field(ident, tokens.peek());
-                    (is_name && !bound.contains(&text) && wanted(&text, tokens.peek())).then(|| ident.span())
+                    let is_ours = is_name && !in_item && !bound.contains(&text);
+                    (is_ours && wanted(&text, tokens.peek())).then(|| ident.span())
                 }
+            }
+            TokenTree::Group(group) if in_item => {
+                in_item = group.delimiter() != Delimiter::Brace;
+                None
             }
             TokenTree::Group(group) => {
                 let wanted = |name: &str, next: Option<&TokenTree>| {
                     !bound.iter().any(|bound| bound == name) && wanted(name, next)
                 };
-                look(group.stream(), &wanted, before.calls_a_macro())
+                let inside = match within {
+                    Within::Type => Within::Type,
+                    _ if before.calls_a_macro() => Within::Macro,
+                    _ => Within::Code,
+                };
+                look(group.stream(), &wanted, inside)
             }
-            TokenTree::Literal(literal) if formats => {
+            TokenTree::Literal(literal) if within == Within::Macro => {
                 let text = literal.to_string();
                 let captured = captures(&text).into_iter().map(|name| &text[name]);
                 let mut captured = captured.filter(|name| !bound.iter().any(|bound| bound == name));
                 captured.any(|name| wanted(name, None)).then(|| literal.span())
             }
             TokenTree::Punct(punct) if punct.as_char() == ';' => {
+                in_item = false;
                 bound.append(&mut binding);
                 None
             }
@@ -270,8 +296,14 @@ mod tests {
                 let mut name = 1;
                 name + 1
             }),
+            quote!({
+                fn inner(name: u8) -> u8 {
+                    name
+                }
+                inner(1)
+            }),
         ] {
-            assert!(mentions(&tokens, &names).is_none(), "{tokens}");
+            assert!(uses(&tokens, &names).is_none(), "{tokens}");
         }
         for tokens in [
             quote!(name.len()),
@@ -285,7 +317,7 @@ mod tests {
                 1
             }),
         ] {
-            assert!(mentions(&tokens, &names).is_some(), "{tokens}");
+            assert!(uses(&tokens, &names).is_some(), "{tokens}");
         }
     }
 

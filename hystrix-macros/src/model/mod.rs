@@ -400,7 +400,7 @@ impl Judge<'_> {
             let tokens = expr.to_token_stream();
             let named = names.iter().map(String::as_str).chain(["self"]);
             for name in named {
-                if let Some(span) = names::mentions_a_value(&tokens, &[name]) {
+                if let Some(span) = names::uses_as_a_value(&tokens, &[name]) {
                     let what =
                         if name == "self" { "`self`".into() } else { format!("the argument `{name}`") };
                     let message = format!(

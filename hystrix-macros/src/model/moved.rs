@@ -8,7 +8,7 @@ use syn::spanned::Spanned;
 use super::{Judge, Kept, Mistakes, Moved};
 use crate::args::Value;
 use crate::item::{Argument, Object, Simple, borrow_in};
-use crate::names::mentions;
+use crate::names::uses;
 
 impl Judge<'_> {
     /// On a pool everything that the body uses; on a command that is given, which may be of either kind, what is to be owned.
@@ -39,7 +39,7 @@ impl Judge<'_> {
         let mut moved: Vec<Moved> = self.moved_object(&owned, on_pool, body, mistakes).into_iter().collect();
         for arg in &self.arguments {
             let cfg = arg.cfg.clone();
-            let used = mentions(body, &arg.texts()).is_some();
+            let used = uses(body, &arg.texts()).is_some();
             match &arg.simple {
                 Some(Simple { name, mutable }) if owned.contains(name) => {
                     if matches!(&arg.ty, Type::Reference(reference) if reference.mutability.is_some()) {
@@ -84,7 +84,7 @@ impl Judge<'_> {
         });
         let receiver = self.function.receiver().filter(|receiver| receiver.mutability.is_some());
         let object = receiver.map(|receiver| Kept { name: receiver.self_token.into(), cfg: None });
-        let used = |kept: &Kept| mentions(body, &[kept.name.unraw().to_string()]).is_some();
+        let used = |kept: &Kept| uses(body, &[kept.name.unraw().to_string()]).is_some();
         arguments.chain(object).filter(used).collect()
     }
 
@@ -110,7 +110,7 @@ impl Judge<'_> {
     ) -> Option<Moved> {
         let (receiver, object) = (self.function.receiver()?, self.function.object()?);
         let span = receiver.self_token.span();
-        let used = mentions(body, &["self"]).is_some();
+        let used = uses(body, &["self"]).is_some();
         let listed = owned.iter().any(|name| name == "self");
         match object {
             Object::SharedCounted if on_pool || listed => Some(Moved::Object(span)),

@@ -10,7 +10,7 @@ use crate::args::Value;
 
 use super::{Call, Fallback, Judge, KEPT_SELF, Kept, Mistakes, Rule, Use, bare, is_none, replace_self};
 use crate::item::{Argument, Object, borrow_in, each_binding};
-use crate::names::{mentions, names_a_parameter};
+use crate::names::{mentions, names_a_parameter, uses};
 use crate::result::Shape;
 
 impl Judge<'_> {
@@ -36,7 +36,7 @@ impl Judge<'_> {
         let object = matches!(self.function.object(), Some(Object::Borrowed | Object::Exclusive));
         let object = object.then(|| "self".to_owned());
         for name in borrowed.filter(|name| !own.contains(name)).chain(object) {
-            if let Some(span) = mentions(&tokens, &[&name]) {
+            if let Some(span) = uses(&tokens, &[&name]) {
                 let message = format!(
                     "`{option}` judges on the worker, which cannot borrow `{name}`, because its caller may leave first"
                 );
@@ -52,7 +52,7 @@ impl Judge<'_> {
         let mut kept: Vec<Kept> = Vec::new();
         for arg in &self.arguments {
             for (name, text) in arg.names.iter().zip(arg.texts()) {
-                let named = if own.contains(&text) { None } else { mentions(&tokens, &[&text]) };
+                let named = if own.contains(&text) { None } else { uses(&tokens, &[&text]) };
                 let Some(span) = named else { continue };
                 match &arg.ty {
                     Type::Reference(reference) if reference.mutability.is_some() => {
@@ -68,7 +68,7 @@ impl Judge<'_> {
             }
         }
         let mut keeps_self = None;
-        if let Some(span) = mentions(&tokens, &["self"]) {
+        if let Some(span) = uses(&tokens, &["self"]) {
             match self.function.object() {
                 Some(Object::Exclusive) => {
                     mistakes.at(span, "`self` is lent to the body alone, because it is `&mut`");
@@ -96,8 +96,8 @@ impl Judge<'_> {
         let mut others = others.chain(fallback);
         is_guard
             || is_function
-            || mentions(body, &[name]).is_some()
-            || others.any(|expr| mentions(&expr.to_token_stream(), &[name]).is_some())
+            || uses(body, &[name]).is_some()
+            || others.any(|expr| uses(&expr.to_token_stream(), &[name]).is_some())
     }
 
     pub(super) fn fallback(&self, shape: &Shape, mistakes: &mut Mistakes) -> Fallback {
@@ -170,7 +170,7 @@ impl Judge<'_> {
         }
         self.arguments.iter().all(|arg| {
             let named =
-                arg.texts().iter().any(|name| !own.contains(name) && mentions(&tokens, &[name]).is_some());
+                arg.texts().iter().any(|name| !own.contains(name) && uses(&tokens, &[name]).is_some());
             !(named || is_function) || lives(&arg.ty)
         })
     }

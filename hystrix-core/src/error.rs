@@ -39,6 +39,34 @@ impl<E> CommandError<E> {
         }
     }
 
+    /// Returns the dependency's error, or the refusal as one.
+    ///
+    /// ```
+    /// use hystrix_core::{Queued, command};
+    ///
+    /// #[command(thread_pool)]
+    /// fn later(text: String) -> Queued<u32, String> {
+    ///     text.parse().map_err(|_| format!("no number: {text}"))
+    /// }
+    ///
+    /// fn twice(text: String) -> Result<u32, String> {
+    ///     Ok(later(text).wait().map_err(|error| error.into_error())? * 2)
+    /// }
+    ///
+    /// assert_eq!(twice("4".into()), Ok(8));
+    /// assert_eq!(twice("four".into()).unwrap_err(), "no number: four");
+    /// ```
+    #[must_use]
+    pub fn into_error(self) -> E
+    where
+        E: From<Rejection>,
+    {
+        match self {
+            CommandError::Inner(error) => error,
+            CommandError::Rejected(rejection) => rejection.into(),
+        }
+    }
+
     /// Returns the library's refusal, if it is one.
     #[must_use]
     pub fn rejection(&self) -> Option<&Rejection> {

@@ -32,7 +32,8 @@ impl<T, E> Output for Result<T, E> {
 #[diagnostic::on_unimplemented(
     message = "the result `{Self}` cannot come back from a worker thread",
     label = "the body runs on a thread pool, so value and error must be `Send + 'static`",
-    note = "make them `Send`, or use semaphore isolation, whose bodies stay on their caller's thread"
+    note = "make them `Send`, or use semaphore isolation, whose bodies stay on their caller's thread",
+    note = "a function whose callers get a `Queued<T, E>` at once must name that type itself, not an alias of it"
 )]
 pub trait WorkerOutput {
     /// Itself.

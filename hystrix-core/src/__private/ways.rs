@@ -81,10 +81,7 @@ impl<E: From<Rejection>> ErrorOf<Own> for E {
     }
 
     fn answer(error: CommandError<E>) -> E {
-        match error {
-            CommandError::Inner(error) => error,
-            CommandError::Rejected(rejection) => rejection.into(),
-        }
+        error.into_error()
     }
 }
 

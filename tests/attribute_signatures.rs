@@ -38,16 +38,16 @@ fn bc_002_patterns_and_wildcards() {
 }
 
 #[command]
-fn send(to: u32, #[cfg(any())] port: u16, #[cfg(all())] port: u32) -> Result<u32, String> {
+fn send(to: u32, #[cfg(not(test))] port: u16, #[cfg(test)] port: u32) -> Result<u32, String> {
     Ok(to + port)
 }
 
-fn other_port(to: u32, #[cfg(all())] port: u32, _error: CommandError<String>) -> Result<u32, String> {
+fn other_port(to: u32, #[cfg(test)] port: u32, _error: CommandError<String>) -> Result<u32, String> {
     Ok(to + port + 100)
 }
 
 #[command(fallback = other_port, semaphore = 1)]
-fn send_or(to: u32, #[cfg(any())] port: u16, #[cfg(all())] port: u32) -> Result<u32, String> {
+fn send_or(to: u32, #[cfg(not(test))] port: u16, #[cfg(test)] port: u32) -> Result<u32, String> {
     Err(format!("{to} {port}"))
 }
 
@@ -221,6 +221,7 @@ fn bc_013_generic_function_is_one_command() {
     assert_eq!(command_of!(parse).metrics().cumulative.success, 2);
 }
 
+#[expect(clippy::needless_lifetimes, reason = "a lifetime that is named, and one that is not")]
 #[command]
 async fn len<'a>(a: Option<&'a str>, b: &str) -> Result<usize, String> {
     Ok(a.map_or(0, str::len) + b.len())

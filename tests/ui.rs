@@ -1,4 +1,6 @@
 //! What the attribute says about mistakes, and what it compiles without a word.
+//!
+//! BC-017 is `argument_that_is_not_send`, BC-027 `unsafe_stays_unsafe`, BC-028 `const_function` and `extern_function`.
 
 #[test]
 fn mistakes_are_told_in_our_words_at_the_users_token() {

@@ -47,14 +47,15 @@ mod warehouse {
 struct Books(std::sync::Mutex<Vec<i64>>);
 
 macro_rules! entries {
-    ($($(#[$doc:meta])* $name:ident: $sign:expr;)*) => {
+    ($($(#[$doc:meta])* $name:ident: $factor:expr;)*) => {
         #[commands(group = "books", thread_pool)]
         impl Books {
             $($(#[$doc])*
             #[command(to_owned(self))]
             fn $name(self: &std::sync::Arc<Self>, cents: u32) -> Result<i64, String> {
                 let mut entries = self.0.lock().map_err(|_| "an entry panicked")?;
-                entries.push($sign * i64::from(cents));
+                let factor: i64 = $factor;
+                entries.push(factor * i64::from(cents));
                 Ok(entries.iter().sum())
             })*
         }

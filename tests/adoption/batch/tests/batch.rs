@@ -2,6 +2,8 @@
 //! slows it down; a line that never ends is left behind; the rest of the work is not lost for it.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use hystrix_core::{
@@ -111,6 +113,20 @@ fn a_line_that_never_ends_is_left_behind() {
         assert!(begin.elapsed() < Duration::from_secs(30), "the worker never came back");
         std::thread::yield_now();
     }
+}
+
+/// Nothing of the library is missing for what is async: no feature is asked for.
+#[test]
+fn bc_034_an_async_command_needs_no_runtime() {
+    #[command(group = "batch", timeout = "20s")]
+    async fn rate(currency: &str) -> Result<u32, String> {
+        std::future::ready(()).await;
+        if currency == "NZD" { Ok(61) } else { Err(format!("no rate for {currency}")) }
+    }
+
+    let mut context = Context::from_waker(Waker::noop());
+    assert_eq!(pin!(rate("NZD")).poll(&mut context), Poll::Ready(Ok(61)));
+    assert_eq!(pin!(rate("XXX")).poll(&mut context), Poll::Ready(Err("no rate for XXX".into())));
 }
 
 #[test]

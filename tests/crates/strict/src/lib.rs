@@ -2,7 +2,7 @@
 //! restrictions that generated code trips over most often.
 //!
 //! Each function here is clean without the attribute. So whatever is reported in this crate, the attribute has caused, or has
-//! hidden: an expectation that is not met is reported too. Bodies say `return`, because `implicit_return` wants it.
+//! hidden: an expectation that is not met is reported too (BC-023, BC-024, BC-025). Bodies say `return`, because `implicit_return` wants it.
 
 #![forbid(unsafe_code)]
 #![deny(

@@ -126,7 +126,7 @@ fn bc_034_an_async_command_needs_no_runtime() {
 
     let mut context = Context::from_waker(Waker::noop());
     assert_eq!(pin!(rate("NZD")).poll(&mut context), Poll::Ready(Ok(61)));
-    assert_eq!(pin!(rate("XXX")).poll(&mut context), Poll::Ready(Err("no rate for XXX".into())));
+    assert_eq!(pin!(rate("ATS")).poll(&mut context), Poll::Ready(Err("no rate for ATS".into())));
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Names in tokens that are not parsed: whether they are mentioned, and how they are replaced.
 //!
-//! A name is mentioned by its token, and by a format string that captures it. A field, a path's first part and a lifetime of that name are
-//! something else.
+//! A name is mentioned by its token, and by a format string that captures it. A field, a path's first part, a lifetime and a
+//! macro's label of that name are something else.
 
 use std::ops::Range;
 
-use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, Literal, Spacing, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 
 /// The first token that means one of `names`.
@@ -56,7 +56,8 @@ fn look(tokens: TokenStream, wanted: &Wanted<'_>, within: Within) -> Option<Span
                     None
                 } else {
                     let is_name = before.may_precede_a_name() && !is_path_or_field(ident, tokens.peek());
-                    let is_ours = is_name && !in_item && !bound.contains(&text);
+                    let is_label = within == Within::Macro && is_label(tokens.peek());
+                    let is_ours = is_name && !is_label && !in_item && !bound.contains(&text);
                     (is_ours && wanted(&text, tokens.peek())).then(|| ident.span())
                 }
             }
@@ -202,11 +203,16 @@ fn is_path_or_field(ident: &Ident, next: Option<&TokenTree>) -> bool {
     colon && !ident.unraw().to_string().starts_with(char::is_uppercase)
 }
 
+/// `name =` among the arguments of a macro: what a format string or an event calls a value.
+fn is_label(next: Option<&TokenTree>) -> bool {
+    matches!(next, Some(TokenTree::Punct(punct)) if punct.as_char() == '=' && punct.spacing() == Spacing::Alone)
+}
+
 fn begins_an_item(ident: &Ident, next: Option<&TokenTree>) -> bool {
     let named = matches!(next, Some(TokenTree::Ident(_)));
     let opened = matches!(next, Some(TokenTree::Punct(punct)) if punct.as_char() == '<');
     match &*ident.to_string() {
-        "fn" | "trait" | "mod" | "macro_rules" => named,
+        "fn" | "trait" | "mod" => named,
         "impl" => named || opened,
         _ => false,
     }
@@ -292,6 +298,7 @@ mod tests {
             }),
             quote!("{name}".len()),
             quote!(b"{name}"),
+            quote!(info!(name = 1, "told")),
             quote!({
                 let mut name = 1;
                 name + 1
@@ -311,6 +318,8 @@ mod tests {
             quote!(Stock { name }),
             quote!(format!("{name}")),
             quote!(r#name),
+            quote!(assert!(name == 1)),
+            quote!(info!(other = name)),
             quote!(Stock { ..name }),
             quote!({
                 let name = name.clone();

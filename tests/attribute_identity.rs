@@ -1,17 +1,19 @@
 //! Who the command of an annotated function is: its names, what happens to two of one name, and whose it is in which registry.
 
+#[path = "support/log.rs"]
+mod log;
 mod support;
 
 use std::future::IntoFuture;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures::executor::block_on;
 use hystrix_core::{
     Command, CommandError, Finding, Force, Registry, RejectionKind, ThreadPool, command, command_of, commands,
 };
 
+use log::lines;
 use support::*;
 
 type Answer<T = u32> = Result<T, CommandError<&'static str>>;
@@ -22,21 +24,6 @@ fn keys(registry: &Registry) -> Vec<String> {
 
 fn about(findings: &[Finding]) -> Vec<&str> {
     findings.iter().map(|finding| &*finding.about).collect()
-}
-
-/// A log in memory. Clones share it.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 // ===== default names =====
@@ -317,18 +304,15 @@ fn of_two_methods_of_one_name_the_log_tells_once() {
     if !in_a_child("of_two_methods_of_one_name_the_log_tells_once") {
         return;
     }
-    let (lab, log) = (Lab::new(), Log::default());
+    let lab = Lab::new();
     let _here = lab.registry.enter();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
-    tracing::subscriber::with_default(subscriber, || {
+    let lines = lines(|| {
         for _ in 0..5 {
             let _ = (first::Client.get(), second::Client.get());
         }
     });
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    assert_eq!(text.lines().count(), 1, "{text}");
-    assert!(text.contains("WARN") && text.contains("second::Client/get"), "{text}");
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    assert!(line.contains("WARN") && line.contains("second::Client/get"), "{line}");
 }
 
 #[test]

@@ -1,40 +1,13 @@
 //! What an operator sees unasked: few lines, each with the numbers, and none per call.
 
+#[path = "support/log.rs"]
+mod log;
 mod support;
-
-use std::io;
-use std::sync::{Arc, Mutex};
 
 use hystrix_core::Command;
 
+use log::lines;
 use support::*;
-
-/// A log in memory. Clones share it.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The lines that `work` writes on this thread, of every level.
-fn lines(work: impl FnOnce()) -> Vec<String> {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber =
-        tracing_subscriber::fmt().with_writer(move || writer.clone()).without_time().with_ansi(false);
-    let subscriber = subscriber.with_max_level(tracing::Level::TRACE).finish();
-    tracing::subscriber::with_default(subscriber, work);
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    text.lines().map(|line| line.trim().to_owned()).collect()
-}
 
 /// Fills a command with a call whose body makes others, which are refused.
 fn refused(command: &Command, times: usize) {

@@ -7,6 +7,8 @@ use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
 use syn::{Expr, Path, Token, Type};
 
+use crate::options;
+
 /// What stands in the parentheses of an attribute.
 #[derive(Default)]
 pub(crate) struct Args {
@@ -102,12 +104,17 @@ impl Args {
         } else if input.peek(syn::token::Paren) {
             let content;
             syn::parenthesized!(content in input);
+            let inside = content.parse::<TokenStream>()?;
             let names = Punctuated::<Ident, Token![,]>::parse_terminated_with;
-            let names = names(&content, Ident::parse_any).map_err(|error| {
-                let message = format!("expected names: `{name}(self, argument)`");
-                syn::Error::new(error.span(), message)
-            })?;
-            Value::List(names.into_iter().collect())
+            match (|input: ParseStream<'_>| names(input, Ident::parse_any)).parse2(inside) {
+                Ok(names) => Value::List(names.into_iter().collect()),
+                // Of an option that takes no names the form is the mistake.
+                Err(_) if !options::takes_names(&name) => Value::List(Vec::new()),
+                Err(error) => {
+                    let message = format!("expected names: `{name}(self, argument)`");
+                    return Err(syn::Error::new(error.span(), message));
+                }
+            }
         } else if input.is_empty() || input.peek(Token![,]) {
             Value::Nothing
         } else {

@@ -4,11 +4,11 @@ use proc_macro2::{Ident, TokenStream};
 use quote::ToTokens;
 use syn::parse::Parser;
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Generics, ImplItem, Item, ItemImpl, ItemMod, ItemTrait, Meta, Path, Token, TraitItem};
+use syn::{Attribute, Generics, ImplItem, Item, ItemImpl, ItemMod, ItemTrait, Meta, Token, TraitItem};
 
 use crate::args::{Args, Around, Block, Written};
-use crate::model::replaced;
-use crate::options;
+use crate::item::is_ours;
+use crate::options::{self, replaced};
 
 /// Adds the options to what stands inside.
 pub(crate) fn expand(args: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
@@ -41,42 +41,16 @@ fn gather(args: Args) -> syn::Result<Vec<Written>> {
         None => mistakes = Some(error),
     };
     args.errors.into_iter().for_each(&mut note);
-    let mut seen: Vec<String> = Vec::new();
-    for option in &args.options {
-        let name = option.name.to_string();
-        match options::find(&option.name) {
-            Ok(known) => {
-                if let Err(error) = known.check(option) {
-                    note(error);
-                }
-            }
-            Err(error) => note(error),
-        }
-        if seen.contains(&name) {
-            note(syn::Error::new(option.name.span(), format!("`{name}` is given twice")));
-        }
-        for (one, other) in [("thread_pool", "semaphore"), ("fallback", "fallback_value")] {
-            let rivals = (name == one && seen.iter().any(|seen| seen == other))
-                || (name == other && seen.iter().any(|seen| seen == one));
-            if rivals {
-                note(syn::Error::new(
-                    option.name.span(),
-                    format!("`{one}` and `{other}` exclude each other"),
-                ));
-            }
-        }
-        if ["key", "to_owned"].contains(&&*name) {
-            let message = format!("`{name}` is one function's own: write it there");
-            note(syn::Error::new(option.name.span(), message));
-        }
-        seen.push(name);
+    let own = options::gather(args.options, &mut note);
+    for option in own.iter().filter(|option| option.name == "key" || option.name == "to_owned") {
+        let message = format!("`{}` is one function's own: write it there", option.name);
+        note(syn::Error::new(option.name.span(), message));
     }
     match mistakes {
         Some(error) => Err(error),
         None => {
             // What an outer block says goes behind, so that the inner one wins.
             let outer = args.around.into_iter().flat_map(|around| around.options);
-            let own = args.options;
             let outer: Vec<_> = outer.filter(|option| !replaced(&own, option)).collect();
             Ok(own.into_iter().chain(outer).collect())
         }
@@ -133,16 +107,6 @@ fn is_commands(attrs: &[Attribute]) -> bool {
 fn names(attr: &Attribute, name: &str) -> bool {
     is_ours(attr.path(), name)
 }
-
-/// `#[command]`, `#[hystrix_core::command]`, `#[renamed::command(crate = renamed)]`: other libraries have attributes of that name too.
-fn is_ours(path: &Path, name: &str) -> bool {
-    let mut segments = path.segments.iter().rev();
-    let last = segments.next().is_some_and(|segment| segment.ident == name);
-    last && segments.next().is_none_or(|krate| !OTHERS.iter().any(|other| krate.ident == other))
-}
-
-/// Crates that are known to have an attribute called `command`.
-const OTHERS: [&str; 6] = ["clap", "poise", "serenity", "standard", "tauri", "structopt"];
 
 /// Adds what surrounds a function to its attribute.
 fn add(attrs: &mut [Attribute], around: &Around) {

@@ -1,5 +1,7 @@
 //! The function as it stands: its signature in parts, its body as tokens.
 
+use std::iter::Peekable;
+
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
@@ -7,8 +9,8 @@ use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{
-    Attribute, FnArg, GenericParam, Meta, Pat, PatIdent, Receiver, ReceiverKind, Signature, Token, Type,
-    Visibility,
+    Attribute, FnArg, GenericParam, Meta, Pat, PatIdent, Path, Receiver, ReceiverKind, Signature, Token,
+    Type, Visibility,
 };
 
 use crate::names::mentions;
@@ -184,12 +186,8 @@ impl Function {
 
     /// Another `#[command]` under this one.
     pub(crate) fn attribute_again(&self) -> Option<Span> {
-        let again = self.attrs.iter().map(Attribute::path).find(|path| {
-            let mut segments = path.segments.iter().rev();
-            let last = segments.next().is_some_and(|segment| segment.ident == "command");
-            last && segments.next().is_none_or(|segment| segment.ident == "hystrix_core")
-        });
-        again.map(Spanned::span)
+        let mut paths = self.attrs.iter().map(Attribute::path);
+        paths.find(|path| is_ours(path, "command")).map(Spanned::span)
     }
 
     /// The body's inner attributes, and the body without them.
@@ -211,6 +209,16 @@ impl Function {
         body.set_span(self.body.span());
         (inner, body)
     }
+}
+
+/// Crates that are known to have an attribute called `command`.
+const OTHERS: [&str; 6] = ["clap", "poise", "serenity", "standard", "tauri", "structopt"];
+
+/// `#[command]`, `#[hystrix_core::command]`, `#[renamed::command(crate = renamed)]`: other libraries have attributes of that name too.
+pub(crate) fn is_ours(path: &Path, name: &str) -> bool {
+    let mut segments = path.segments.iter().rev();
+    let last = segments.next().is_some_and(|segment| segment.ident == name);
+    last && segments.next().is_none_or(|krate| !OTHERS.iter().any(|other| krate.ident == other))
 }
 
 fn typed_object(ty: &Type) -> Object {
@@ -313,11 +321,15 @@ pub(crate) fn borrow_in(ty: &Type) -> Option<Span> {
                         return Some(found);
                     }
                 }
-                // `for<'a> Fn(&'a T)` and `Fn(&T)` borrow only while they are called.
+                // `for<'a> Fn(&'a T) -> &'a T` and `Fn(&T) -> &T` borrow only while they are called.
                 TokenTree::Ident(ident)
                     if ident == "Fn" || ident == "FnMut" || ident == "FnOnce" || ident == "fn" =>
                 {
                     tokens.next_if(|next| matches!(next, TokenTree::Group(_)));
+                    if tokens.next_if(|next| is_punct(next, '-')).is_some() {
+                        tokens.next();
+                        skip_a_type(&mut tokens);
+                    }
                 }
                 TokenTree::Ident(ident) if ident == "for" => {
                     while tokens
@@ -332,4 +344,18 @@ pub(crate) fn borrow_in(ty: &Type) -> Option<Span> {
         None
     }
     look(ty.to_token_stream())
+}
+
+fn is_punct(token: &TokenTree, mark: char) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == mark)
+}
+
+/// Up to what ends a type that stands in another: `,`, `+`, or the `>` that closes the other's list.
+fn skip_a_type(tokens: &mut Peekable<impl Iterator<Item = TokenTree>>) {
+    let mut depth = 0;
+    while let Some(token) = tokens
+        .next_if(|next| depth > 0 || !(is_punct(next, ',') || is_punct(next, '+') || is_punct(next, '>')))
+    {
+        depth += i32::from(is_punct(&token, '<')) - i32::from(is_punct(&token, '>'));
+    }
 }

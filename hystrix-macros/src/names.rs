@@ -65,6 +65,7 @@ fn look(tokens: TokenStream, wanted: &Wanted<'_>, within: Within) -> Option<Span
                 in_item = group.delimiter() != Delimiter::Brace;
                 None
             }
+            TokenTree::Group(_) if before.is_visibility() => None,
             TokenTree::Group(group) => {
                 let wanted = |name: &str, next: Option<&TokenTree>| {
                     !bound.iter().any(|bound| bound == name) && wanted(name, next)
@@ -72,6 +73,8 @@ fn look(tokens: TokenStream, wanted: &Wanted<'_>, within: Within) -> Option<Span
                 let inside = match within {
                     Within::Type => Within::Type,
                     _ if before.calls_a_macro() => Within::Macro,
+                    // Around what a `macro_rules` was given, such as a format string.
+                    _ if group.delimiter() == Delimiter::None => within,
                     _ => Within::Code,
                 };
                 look(group.stream(), &wanted, inside)
@@ -127,7 +130,9 @@ fn replace_in(tokens: TokenStream, name: &str, by: &str, formats: bool) -> Token
             }
             TokenTree::Group(_) if before.is_visibility() => token.clone(),
             TokenTree::Group(group) => {
-                let inside = replace_in(group.stream(), name, by, before.calls_a_macro());
+                let invisible = group.delimiter() == Delimiter::None;
+                let formats = before.calls_a_macro() || (invisible && formats);
+                let inside = replace_in(group.stream(), name, by, formats);
                 let mut new = Group::new(group.delimiter(), inside);
                 new.set_span(group.span());
                 TokenTree::Group(new)
@@ -145,12 +150,14 @@ fn replace_in(tokens: TokenStream, name: &str, by: &str, formats: bool) -> Token
     replaced
 }
 
-/// Whether there is what is by its letters a type parameter: of an impl block, perhaps, whose parameters are not seen.
+/// Whether there is what is by its letters a type parameter (`T`, `T1`): of an impl block, perhaps, whose parameters are not seen.
 pub(crate) fn names_a_parameter(tokens: &TokenStream) -> bool {
     tokens.clone().into_iter().any(|token| match token {
         TokenTree::Ident(ident) => {
             let text = ident.to_string();
-            text.len() <= 2 && text.starts_with(|letter: char| letter.is_ascii_uppercase())
+            let mut letters = text.chars();
+            letters.next().is_some_and(|letter| letter.is_ascii_uppercase())
+                && letters.all(|letter| letter.is_ascii_digit())
         }
         TokenTree::Group(group) => names_a_parameter(&group.stream()),
         _ => false,
@@ -175,10 +182,11 @@ impl Before {
         matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == mark)
     }
 
-    /// Not behind a dot, unless it is one of two (`..name`), and not a lifetime.
+    /// Not behind a dot, unless it is one of two (`..name`), not behind a path's `::`, and not a lifetime.
     fn may_precede_a_name(&self) -> bool {
         let dot = Self::is(&self.last, '.') && !Self::is(&self.one_before, '.');
-        !dot && !Self::is(&self.last, '\'')
+        let path = Self::is(&self.last, ':') && Self::is(&self.one_before, ':');
+        !dot && !path && !Self::is(&self.last, '\'')
     }
 
     /// `let name`, `let mut name`. What such a name is bound to stands behind it, and may still mention it.
@@ -214,6 +222,8 @@ fn begins_an_item(ident: &Ident, next: Option<&TokenTree>) -> bool {
     match &*ident.to_string() {
         "fn" | "trait" | "mod" => named,
         "impl" => named || opened,
+        // Not the `use<..>` of a bound.
+        "use" => !opened,
         _ => false,
     }
 }
@@ -299,6 +309,12 @@ mod tests {
             quote!("{name}".len()),
             quote!(b"{name}"),
             quote!(info!(name = 1, "told")),
+            quote!(Message::name()),
+            quote!(crate::name(3)),
+            quote!({
+                use crate::fmt::{Write, name};
+                pub(in name) fn other() {}
+            }),
             quote!({
                 let mut name = 1;
                 name + 1
@@ -337,6 +353,7 @@ mod tests {
             fn own(self) { self.c }
             impl X for Y { fn z(&self) { self.d } }
             pub(self) use self::e;
+            use std::fmt::{self, Write};
             self.f
         };
         let expected = quote! {
@@ -344,6 +361,7 @@ mod tests {
             fn own(self) { self.c }
             impl X for Y { fn z(&self) { self.d } }
             pub(self) use self::e;
+            use std::fmt::{self, Write};
             me.f
         };
         assert_eq!(replace(body, "self", "me").to_string(), expected.to_string());

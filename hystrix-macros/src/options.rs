@@ -79,6 +79,58 @@ pub(crate) fn find(name: &Ident) -> syn::Result<&'static Known> {
     Err(syn::Error::new(name.span(), format!("unknown option `{text}`{hint}\nthe options are: {all}")))
 }
 
+/// Of these a function has one: what it writes takes the place of what the block around it says.
+const EXCLUSIVE: [&[&str]; 2] = [&["thread_pool", "semaphore"], &["fallback", "fallback_value"]];
+
+/// What may not stand beside an option.
+fn rivals(name: &str) -> impl Iterator<Item = &'static str> {
+    let names = EXCLUSIVE.iter().filter(move |names| names.contains(&name)).flat_map(|names| *names);
+    names.copied().filter(move |rival| *rival != name)
+}
+
+/// The options of one attribute: those there are, each once. What is wrong with them is noted.
+pub(crate) fn gather(written: Vec<Written>, note: &mut dyn FnMut(syn::Error)) -> Vec<Written> {
+    let mut gathered: Vec<Written> = Vec::new();
+    for option in written {
+        let known = match find(&option.name) {
+            Ok(known) => known,
+            Err(error) => {
+                note(error);
+                continue;
+            }
+        };
+        if let Err(error) = known.check(&option) {
+            note(error);
+        }
+        let span = option.name.span();
+        if gathered.iter().any(|other| other.name == option.name) {
+            note(syn::Error::new(span, format!("`{}` is given twice", option.name)));
+            continue;
+        }
+        for rival in rivals(known.name) {
+            if gathered.iter().any(|other| other.name == rival) {
+                let message = format!("`{}` and `{rival}` exclude each other", known.name);
+                note(syn::Error::new(span, message));
+            }
+        }
+        gathered.push(option);
+    }
+    gathered
+}
+
+/// Whether what a function or inner block itself writes takes the place of an option around it.
+pub(crate) fn replaced(own: &[Written], around: &Written) -> bool {
+    let is_own = |name: &str| own.iter().any(|option| option.name == name);
+    let name = around.name.to_string();
+    let kind = find(&around.name).map(|known| known.kind).ok();
+    let given = is_own("command") && matches!(kind, Some(Kind::Name | Kind::Isolation | Kind::Setting));
+    is_own(&name) || rivals(&name).any(is_own) || given
+}
+
+pub(crate) fn takes_names(name: &Ident) -> bool {
+    OPTIONS.iter().any(|known| name == known.name && known.form == Form::List)
+}
+
 /// How many letters have to be changed, added, dropped or swapped.
 fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
@@ -149,7 +201,7 @@ impl Known {
             ("timeout", _) => {
                 wrong(format!("a timeout has a unit: `timeout = {example}`, a `Duration`, or `None`"))
             }
-            ("semaphore" | "fallback_semaphore", Lit::Int(number)) => {
+            ("semaphore" | "fallback_semaphore", Lit::Int(number)) if matches!(bare(expr), Expr::Lit(_)) => {
                 let permits: u64 = number.base10_parse()?;
                 if (1..=MOST_PERMITS).contains(&permits) {
                     return Ok(());
@@ -183,6 +235,20 @@ impl Known {
 /// The library's own bound.
 const MOST_PERMITS: u64 = 16_777_215;
 
+/// An expression without parentheses, braces and invisible groups around it.
+pub(crate) fn bare(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Paren(inner) => bare(&inner.expr),
+        Expr::Group(inner) => bare(&inner.expr),
+        Expr::Block(inner) if inner.label.is_none() && inner.attrs.is_empty() => match &inner.block.stmts[..]
+        {
+            [syn::Stmt::Expr(only, None)] => bare(only),
+            _ => expr,
+        },
+        other => other,
+    }
+}
+
 /// A literal, minus sign included in its span.
 fn literal(expr: &Expr) -> Option<(&Lit, Span)> {
     match expr {
@@ -194,7 +260,7 @@ fn literal(expr: &Expr) -> Option<(&Lit, Span)> {
     }
 }
 
-/// The durations that the library reads from text; `tests/macros.rs` holds the two against each other.
+/// The durations that the library reads from text.
 fn check_duration(text: &str, span: Span) -> syn::Result<()> {
     let wrong = |why: &str| {
         let message = format!(

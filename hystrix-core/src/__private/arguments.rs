@@ -163,9 +163,15 @@ impl<T> KeepsNot for &Ask<&T> {
 
 // ===== where a fallback runs =====
 
-/// What says whether a fallback can go to another thread: its call's types, and its own.
+/// What says whether a fallback can go to another thread: its call's types, and those of what it names.
 #[inline]
-pub fn parts<'c, C, B, T, E, P, G>(_call: &Call<'c, C, B, T, E, P>, _fallback: &G) -> PhantomData<(T, E, G)> {
+pub fn parts<'c, C, B, T, E, P, G>(_call: &Call<'c, C, B, T, E, P>, _named: &G) -> PhantomData<(T, E, G)> {
+    PhantomData
+}
+
+/// The type of something.
+#[inline]
+pub fn type_of<T>(_of: &T) -> PhantomData<T> {
     PhantomData
 }
 

@@ -13,7 +13,7 @@ mod ways;
 pub use self::arguments::{
     Answers, AsCommand, Ask, Checked, Keeps, KeepsNot, Leaves, Lend, Lent, LentCow, LentOption, Moves,
     MovesNot, MovesToWorker, NeededTwice, OnAWorker, OnTheCaller, Output, OwnedByWorker, Owning, Owns,
-    OwnsNot, Stays, TakesThenError, WorkerChecked, WorkerOutput, given, parts, planted,
+    OwnsNot, Stays, TakesThenError, WorkerChecked, WorkerOutput, given, parts, planted, type_of,
 };
 pub use self::site::{AtSite, Found, Site};
 pub use self::ways::{AsIs, ErrorOf, Flat, Own, Way, as_is, way};

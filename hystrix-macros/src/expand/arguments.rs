@@ -3,8 +3,8 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 
-use super::{MOVED_SELF, at, own};
-use crate::model::{Fallback, Kept, Model, Moved, Use, kept_self};
+use super::{at, local, local_at};
+use crate::model::{Fallback, Kept, Model, Moved, OUR_SELF, Use};
 
 impl Model {
     /// Every use that needs arguments of its own, numbered in this order.
@@ -22,13 +22,13 @@ impl Model {
     pub(super) fn keeps(&self) -> TokenStream {
         let mut keeps = TokenStream::new();
         for (number, used) in self.uses().into_iter().enumerate() {
-            for Kept { name, cfg } in &used.kept {
-                let (kept, cfg) = (kept(name, number), condition(cfg));
+            for (which, Kept { name, cfg }) in used.kept.iter().enumerate() {
+                let (kept, cfg) = (kept_for(number, which), condition(cfg));
                 let another = self.keep(&quote!(&#name), name.span());
                 keeps.extend(quote!(#cfg let #kept = #another;));
             }
             if let Some(span) = used.keeps_self {
-                let (kept, token) = (kept_as("self", number), Ident::new("self", span));
+                let (kept, token) = (kept_self(number), Ident::new("self", span));
                 let another = self.keep(&quote!(&#token), span);
                 keeps.extend(quote!(let #kept = #another;));
             }
@@ -59,29 +59,36 @@ impl Model {
         if used.kept.is_empty() && used.keeps_self.is_none() {
             return expr.clone();
         }
-        let kept = used.kept.iter().map(|Kept { name, cfg }| {
-            let (kept, cfg) = (kept(name, number), condition(cfg));
+        let kept = used.kept.iter().enumerate().map(|(which, Kept { name, cfg })| {
+            let (kept, cfg) = (kept_for(number, which), condition(cfg));
             let allow = shadows();
             quote!(#cfg #allow let #name = #kept;)
         });
         let object = used.keeps_self.map(|span| {
-            let (name, kept) = (kept_self(span), kept_as("self", number));
+            let (name, kept) = (Ident::new(OUR_SELF, span), kept_self(number));
             quote!(let #name = #kept;)
         });
         quote!({ #(#kept)* #object #expr })
     }
 
+    /// The arguments that an option names, where it has them from. Those that depend on a condition are left to the compiler.
+    pub(super) fn named(&self, used: &Use, number: usize) -> Vec<Ident> {
+        let kept = used.kept.iter().enumerate().filter(|(_, kept)| kept.cfg.is_none());
+        let kept = kept.map(|(which, _)| kept_for(number, which));
+        let taken = used.taken.iter().filter(|taken| taken.cfg.is_none());
+        kept.chain(taken.map(|taken| taken.name.clone())).collect()
+    }
+
     /// What the worker gets: each argument checked on its way, or made owned.
     pub(super) fn moves(&self) -> TokenStream {
-        let moves = self.moved.iter().map(|moved| match moved {
+        let moves = self.moved.iter().enumerate().map(|(which, moved)| match moved {
             Moved::Checked { name, cfg } => {
                 let (cfg, send) = (condition(cfg), self.send(&quote!(#name), name.span()));
                 let allow = shadows();
                 quote!(#cfg #allow let #name = #send;)
             }
-            Moved::Guard { .. } => TokenStream::new(),
             Moved::Lent { name, mutable, cfg } => {
-                let (cfg, owned, taken) = (condition(cfg), kept_as("owned", name), own("taken"));
+                let (cfg, owned, taken) = (condition(cfg), owned(which), local("taken"));
                 let private = self.private_at(name.span());
                 // The body changes what it is lent; the signature's own `mut` is used here.
                 let again = mutable.then(|| quote!(#cfg { let #taken = #name; #name = #taken; }));
@@ -92,7 +99,7 @@ impl Model {
                 quote!(#again #cfg let #owned = #own;)
             }
             Moved::Object(span) => {
-                let (name, span) = (own("object"), *span);
+                let (name, span) = (local_at("object", *span), *span);
                 let token = Ident::new("self", span);
                 // Of `&self` the object, of `&Arc<Self>` the counter: what stands behind the reference.
                 let another = self.keep(&quote!(#token), span);
@@ -103,10 +110,10 @@ impl Model {
         moves.collect()
     }
 
-    /// Takes what the body changes by value as a whole: a closure would take the fields it names one by one, and what is written to one of them would look
-    /// as if nobody read it.
+    /// Takes along as a whole what the body has by value: a closure would take the fields it names one by one, and leave the others where they are. The last
+    /// argument first, for that is the order in which a function's own are dropped.
     pub(super) fn whole(&self) -> TokenStream {
-        let whole = self.changed.iter().map(|Kept { name, cfg }| {
+        let whole = self.whole.iter().rev().map(|Kept { name, cfg }| {
             let cfg = condition(cfg);
             quote!(#cfg let _ = &#name;)
         });
@@ -115,20 +122,16 @@ impl Model {
 
     /// The statements before a body that has moved: what it was lent.
     pub(super) fn lent(&self) -> TokenStream {
-        let lent = self.moved.iter().map(|moved| match moved {
+        let lent = self.moved.iter().enumerate().map(|(which, moved)| match moved {
             Moved::Checked { .. } => TokenStream::new(),
-            Moved::Guard { name, cfg } => {
-                let cfg = condition(cfg);
-                quote!(#cfg let #name = #name;)
-            }
             Moved::Lent { name, mutable, cfg } => {
-                let (cfg, owned) = (condition(cfg), kept_as("owned", name));
+                let (cfg, owned) = (condition(cfg), owned(which));
                 let mutable = mutable.then(|| quote!(mut));
                 let allow = shadows();
                 quote!(#cfg #allow let #mutable #name = #owned.lend();)
             }
             Moved::Object(span) => {
-                let (name, object) = (Ident::new(MOVED_SELF, *span), own("object"));
+                let (name, object) = (Ident::new(OUR_SELF, *span), local_at("object", *span));
                 quote!(let #name = &#object;)
             }
         });
@@ -150,11 +153,16 @@ fn condition(cfg: &Option<TokenStream>) -> Option<TokenStream> {
     cfg.as_ref().map(|cfg| quote!(#[cfg(#cfg)]))
 }
 
-/// The name under which an argument is kept for an option.
-fn kept(name: &Ident, number: usize) -> Ident {
-    kept_as(&format!("kept_{}", syn::ext::IdentExt::unraw(name)), number)
+/// What is kept for an option. By number, for two arguments may have one name, of which a `macro_rules` knows the one and its user the other.
+fn kept_for(number: usize, which: usize) -> Ident {
+    local(&format!("kept_{number}_{which}"))
 }
 
-fn kept_as(what: &str, which: impl std::fmt::Display) -> Ident {
-    own(&format!("{what}_{}", which.to_string().trim_start_matches("r#")))
+fn kept_self(number: usize) -> Ident {
+    local(&format!("kept_{number}_self"))
+}
+
+/// What was made owned for the worker.
+fn owned(which: usize) -> Ident {
+    local(&format!("owned_{which}"))
 }

@@ -21,12 +21,13 @@ pub(crate) fn companion_name(function: &str, span: Span) -> Ident {
     format_ident!("__hystrix_command_{function}", span = span)
 }
 
-/// What `self` is called in a body that has moved.
-const MOVED_SELF: &str = "__hystrix_self";
+/// A variable of ours. Hygiene keeps it from the user's variables, and the prefix from constants and unit structs, which a pattern would mean.
+fn local(name: &str) -> Ident {
+    local_at(name, Span::mixed_site())
+}
 
-/// A name of our own.
-fn own(name: &str) -> Ident {
-    Ident::new(name, Span::mixed_site())
+fn local_at(name: &str, span: Span) -> Ident {
+    format_ident!("__hystrix_{name}", span = at(span))
 }
 
 /// The place of a user's token, for tokens of our own: an error about them is shown there.
@@ -34,7 +35,8 @@ fn at(span: Span) -> Span {
     Span::mixed_site().located_at(span)
 }
 
-fn own_at(name: &str, span: Span) -> Ident {
+/// A method or type of ours, about what stands there.
+fn ours_at(name: &str, span: Span) -> Ident {
     Ident::new(name, at(span))
 }
 
@@ -73,7 +75,7 @@ impl Model {
     ///              static __HYSTRIX_SITE: Site<Command> = Site::new(Place::new(..));
     ///              let command = __HYSTRIX_SITE.find("", { let define: fn() -> _ = || definition().timeout("1s"); define });
     ///              let call = (*command).run(move || -> Result<u64, ApiError> { .. });
-    ///              let way = way(&call);
+    ///              let (call, way) = way(call);
     ///              let call = call.fallback(way.fallback(move |_| Ok(0)));
     ///              way.answer(call.execute())
     ///          }
@@ -111,7 +113,7 @@ impl Model {
     // ===== the steps of a call =====
 
     fn steps(&self, body: &Group) -> TokenStream {
-        let command = own("command");
+        let command = local("command");
         let find = self.find(&command);
         let keeps = self.keeps();
         let moves = self.moves();
@@ -137,7 +139,7 @@ impl Model {
         }
         let span = output.span();
         let private = self.private_at(span);
-        let checked = own_at(if self.is_on_pool() { "WorkerChecked" } else { "Checked" }, span);
+        let checked = ours_at(if self.is_on_pool() { "WorkerChecked" } else { "Checked" }, span);
         quote_spanned!(at(span)=> #private::#checked<#output>)
     }
 
@@ -156,7 +158,7 @@ impl Model {
         };
         let body = match self.moves_object() {
             true => {
-                let mut moved = Group::new(body.delimiter(), replace_self(body.stream(), MOVED_SELF));
+                let mut moved = Group::new(body.delimiter(), replace_self(body.stream()));
                 moved.set_span(body.span());
                 moved
             }
@@ -164,7 +166,7 @@ impl Model {
         };
         let (lent, whole) = (self.lent(), self.whole());
         let span = self.function.sig.ident.span();
-        let (call, command) = (own_at("call", span), own_at("command", span));
+        let (call, command) = (local_at("call", span), local_at("command", span));
         let (method, body) = match &self.shape {
             Shape::Sync { output } => {
                 ("run", blocking(&self.checked(output), quote!(#whole #lent), &body, span))
@@ -183,7 +185,7 @@ impl Model {
                 ("call", quote_spanned!(at(span)=> move || async move #body))
             }
         };
-        let method = own_at(method, span);
+        let method = ours_at(method, span);
         quote_spanned!(at(span)=> let #call = (*#command).#method(#body);)
     }
 
@@ -207,8 +209,8 @@ impl Model {
             }
             _ => (Span::call_site(), "as_is"),
         };
-        let (private, find) = (self.private_at(span), own_at(find, span));
-        let (call, way) = (own_at("call", span), own_at("way", span));
+        let (private, find) = (self.private_at(span), ours_at(find, span));
+        let (call, way) = (local_at("call", span), local_at("way", span));
         quote_spanned!(at(span)=> let (#call, #way) = #private::#find(#call);)
     }
 
@@ -236,7 +238,7 @@ impl Model {
             Fallback::None => return TokenStream::new(),
             Fallback::Value(value) => {
                 let expr = self.used(value, number, &value.expr);
-                return option(&own_at("fallback_value", value.span), value.span, None, &expr);
+                return option(&ours_at("fallback_value", value.span), value.span, None, &expr);
             }
             Fallback::Called { how, owned } => (how, owned, how.expr.clone()),
             Fallback::Function { path, calls, owned } => {
@@ -246,25 +248,27 @@ impl Model {
         };
         let (span, expr) = (used.span, self.used(used, number, &expr));
         if !*owned {
-            return option(&own_at("fallback", span), span, Some(seen), &expr);
+            return option(&ours_at("fallback", span), span, Some(seen), &expr);
         }
-        // Nothing in it borrows, as far as can be seen. Whether it can go to another thread the types say.
+        // Nothing in it borrows, as far as can be seen. Whether it can go to another thread the types say: those of what it names, for its own is not known
+        // before the whole function is.
         let private = self.private_at(span);
-        let (call, way, seen) = (own_at("call", span), own_at("way", span), own_at(seen, span));
-        let (fallback, place) = (own_at("fallback", span), own_at("place", span));
+        let (call, way, seen) = (local_at("call", span), local_at("way", span), ours_at(seen, span));
+        let (fallback, place) = (local_at("fallback", span), local_at("place", span));
+        let named = self.named(used, number);
         quote_spanned! {at(span)=>
-            let #fallback = #way.#seen(#expr);
             let #place = {
                 use #private::{Leaves as _, Stays as _};
-                #private::Ask(#private::parts(&#call, &#fallback)).place()
+                #private::Ask(#private::parts(&#call, &(#(#private::type_of(&#named),)*))).place()
             };
+            let #fallback = #way.#seen(#expr);
             let #call = #place.fall_back(#call, #fallback);
         }
     }
 
     /// A statement, for a tail would be looked at as the user's, and its temporaries live longer in older editions.
     fn finish(&self) -> TokenStream {
-        let (call, way) = (own("call"), own("way"));
+        let (call, way) = (local("call"), local("way"));
         let (done, output) = match &self.shape {
             Shape::Queued { .. } => return quote!(return #call.queue();),
             Shape::Sync { output } => (quote!(#call.execute()), output),
@@ -278,7 +282,7 @@ impl Model {
             }
             None => {
                 let span = output.span();
-                let (way, done) = (own_at("way", span), located(&done, span));
+                let (way, done) = (local_at("way", span), located(&done, span));
                 quote_spanned!(at(span)=> return #way.answer(#done);)
             }
         }
@@ -287,11 +291,11 @@ impl Model {
 
 /// `let call = call.option(way.seen(expr));`
 fn option(method: &Ident, span: Span, seen: Option<&str>, expr: &TokenStream) -> TokenStream {
-    let (call, way) = (own_at("call", span), own_at("way", span));
-    let method = own_at(&method.to_string(), span);
+    let (call, way) = (local_at("call", span), local_at("way", span));
+    let method = ours_at(&method.to_string(), span);
     let value = match seen {
         Some(seen) => {
-            let seen = own_at(seen, span);
+            let seen = ours_at(seen, span);
             quote_spanned!(at(span)=> #way.#seen(#expr))
         }
         None => expr.clone(),
@@ -302,8 +306,8 @@ fn option(method: &Ident, span: Span, seen: Option<&str>, expr: &TokenStream) ->
 /// A function with the arguments it is to get.
 fn function_fallback(path: &Use, call: &Call, is_async: bool) -> TokenStream {
     let (function, span) = (&path.expr, path.span);
-    let way = own_at("way", span);
-    let method = own_at(if is_async { "function_async" } else { "function" }, span);
+    let way = local_at("way", span);
+    let method = ours_at(if is_async { "function_async" } else { "function" }, span);
     // What does not fit is a mistake of the fallback, not of the argument.
     let args = call.args.iter().map(|arg| located(arg, span));
     let fallback = quote_spanned!(at(span)=> #way.#method(#function, (#(#args,)*)));

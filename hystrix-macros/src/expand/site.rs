@@ -4,9 +4,9 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 
-use super::{at, companion_name, own, own_at};
+use super::{at, companion_name, local, local_at};
 use crate::model::{Announced, Companion, Definition, Key, Model, Of, Source};
-use crate::names::{mentions, names_a_parameter};
+use crate::names::mentions;
 
 impl Model {
     /// The command, as something that dereferences to it.
@@ -14,7 +14,7 @@ impl Model {
         let private = self.private();
         match &self.command {
             Source::Given { expr, borrowed } => {
-                let (span, given, kept) = (expr.span(), own("given"), own("kept"));
+                let (span, given, kept) = (expr.span(), local("given"), local("kept"));
                 let private = self.private_at(span);
                 // Named, so that a command which the expression makes lives as long as the call.
                 let found =
@@ -34,7 +34,7 @@ impl Model {
                 let find = quote!(__HYSTRIX_SITE.find(#of, #define));
                 let found = match &definition.key {
                     Key::PerCall(key) => {
-                        let family = own_at("family", key.span());
+                        let family = local_at("family", key.span());
                         let member = quote_spanned!(at(key.span())=> #family.get(&(#key)));
                         quote! {
                             let #family = #find;
@@ -68,7 +68,8 @@ impl Model {
         }
     }
 
-    /// A function that captures nothing, so that what the settings say cannot be one caller's.
+    /// A function that captures nothing, so that what the settings say cannot be one caller's; and where they do not name `Self`, an item, so that they
+    /// cannot be one type's either.
     fn define(&self, definition: &Definition) -> TokenStream {
         let private = self.private();
         let mut builder = quote!(#private::definition());
@@ -79,11 +80,18 @@ impl Model {
             builder = quote!(#builder.#method(#value));
         }
         let isolation = definition.isolation(&private);
-        let define = own("define");
-        quote!({
-            let #define: fn() -> #private::CommandBuilder<#isolation> = || #builder;
-            #define
-        })
+        let define = local("define");
+        let returned = quote!(#private::CommandBuilder<#isolation>);
+        match mentions(&builder, &["Self"]) {
+            None => quote!({
+                fn #define() -> #returned { #builder }
+                #define
+            }),
+            Some(_) => quote!({
+                let #define: fn() -> #returned = || #builder;
+                #define
+            }),
+        }
     }
 
     pub(super) fn companion(&self) -> TokenStream {
@@ -101,11 +109,8 @@ impl Model {
         let annotated = quote!(#private::Annotated::new(#place, #of, #keyed, #define));
         let announced = match announced {
             Announced::No => None,
-            // Within a function of its own, where `Self` and an impl's parameters are not known.
-            Announced::Free => {
-                let known = mentions(&annotated, &["Self"]).is_none() && !names_a_parameter(&annotated);
-                known.then(|| annotated.clone())
-            }
+            // Within a function of its own, where `Self` is not known.
+            Announced::Free => mentions(&annotated, &["Self"]).is_none().then(|| annotated.clone()),
             Announced::Of(of) => Some(quote!(<#of>::#name())),
         };
         let announced = announced.map(|annotated| quote!(#private::announce! { #annotated }));

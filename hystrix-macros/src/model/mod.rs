@@ -11,7 +11,7 @@ use syn::{Expr, ExprLit, Lit, LitStr};
 use crate::args::{Args, Block, Value, Written};
 use crate::item::{Argument, Function, Object};
 use crate::names::{self, mentions};
-use crate::options::{self, Kind};
+use crate::options::{self, Kind, bare};
 use crate::result::{self, Shape};
 
 /// A function that is to be a command.
@@ -23,9 +23,9 @@ pub(crate) struct Model {
     pub(crate) command: Source,
     /// What moves to the worker, in the order of the arguments.
     pub(crate) moved: Vec<Moved>,
-    /// What the body has by value and changes.
-    pub(crate) changed: Vec<Kept>,
-    /// Arguments that an option needs beside the body: each use has its own.
+    /// What the body takes along as a whole, in the order of the arguments.
+    pub(crate) whole: Vec<Kept>,
+    /// What results mean, in the order in which it is asked.
     pub(crate) rules: Vec<Rule>,
     pub(crate) fallback: Fallback,
     pub(crate) rejected: Option<Use>,
@@ -77,8 +77,6 @@ pub(crate) enum Key {
 pub(crate) enum Moved {
     /// Checked at its own type, and moved.
     Checked { name: Ident, cfg: Option<TokenStream> },
-    /// Moved although the body does not name it: a guard, say.
-    Guard { name: Ident, cfg: Option<TokenStream> },
     /// Made owned, and lent to the body there.
     Lent { name: Ident, mutable: bool, cfg: Option<TokenStream> },
     /// `self` behind a reference: cloned. It stands here.
@@ -91,6 +89,8 @@ pub(crate) struct Use {
     /// Where a mistake in it is shown.
     pub(crate) span: Span,
     pub(crate) kept: Vec<Kept>,
+    /// Arguments that it takes, for nobody else does.
+    pub(crate) taken: Vec<Kept>,
     /// An owned `self` is named: it is kept too, under another name.
     pub(crate) keeps_self: Option<Span>,
 }
@@ -222,7 +222,7 @@ impl Model {
         let command = judge.source();
         let on_pool = options.has("thread_pool");
         let moved = judge.moved(on_pool, &mut mistakes);
-        let changed = judge.changed(&moved);
+        let whole = judge.whole(on_pool, &moved);
         let rules = judge.rules(on_pool, &mut mistakes);
         let fallback = judge.fallback(&shape, &mut mistakes);
         let rejected = options.expr("rejected").map(|expr| judge.per_call(expr, &mut mistakes));
@@ -231,68 +231,29 @@ impl Model {
             return Err(Refused { error, krate: options.krate(), companion });
         }
         let krate = options.krate();
-        Ok(Self { krate, shape, command, moved, changed, rules, fallback, rejected, companion, function })
+        Ok(Self { krate, shape, command, moved, whole, rules, fallback, rejected, companion, function })
     }
 }
 
 // ===== which options there are =====
-
-/// Of these a function has one: what it writes takes the place of what the block around it says.
-const EXCLUSIVE: [&[&str]; 2] = [&["thread_pool", "semaphore"], &["fallback", "fallback_value"]];
 
 impl Options {
     fn gather(args: Args, mistakes: &mut Mistakes) -> Self {
         for error in args.errors {
             mistakes.push(error);
         }
-        let mut written: Vec<Written> = Vec::new();
-        for option in args.options {
-            let known = match options::find(&option.name) {
-                Ok(known) => known,
-                Err(error) => {
-                    mistakes.push(error);
-                    continue;
-                }
-            };
-            if let Err(error) = known.check(&option) {
-                mistakes.push(error);
-            }
-            if written.iter().any(|other| other.name == option.name) {
-                mistakes.at(option.name.span(), format!("`{}` is given twice", option.name));
-                continue;
-            }
-            let rivals =
-                EXCLUSIVE.iter().filter(|names| names.contains(&known.name)).flat_map(|names| *names);
-            for rival in rivals.filter(|rival| **rival != known.name) {
-                if written.iter().any(|other| other.name == rival) {
-                    let message = format!("`{}` and `{rival}` exclude each other", known.name);
-                    mistakes.at(option.name.span(), message);
-                }
-            }
-            written.push(option);
-        }
+        let mut written = options::gather(args.options, &mut |error| mistakes.push(error));
         let own = written.len();
         let around = args.around;
         let block = around.as_ref().map(|around| around.block.clone());
         let parameters = around.iter().flat_map(|around| &around.parameters).map(Ident::to_string).collect();
         for option in around.into_iter().flat_map(|around| around.options) {
-            if !replaced(&written[..own], &option) {
+            if !options::replaced(&written[..own], &option) {
                 written.push(option);
             }
         }
         Self { written, own, block, parameters }
     }
-}
-
-/// Whether what a function or inner block itself writes takes the place of an option around it.
-pub(crate) fn replaced(own: &[Written], around: &Written) -> bool {
-    let is_own = |name: &str| own.iter().any(|option| option.name == name);
-    let name = around.name.to_string();
-    let kind = options::find(&around.name).map(|known| known.kind).ok();
-    let rival =
-        EXCLUSIVE.iter().any(|names| names.contains(&&*name) && names.iter().any(|name| is_own(name)));
-    let given = is_own("command") && matches!(kind, Some(Kind::Name | Kind::Isolation | Kind::Setting));
-    is_own(&name) || rival || given
 }
 
 // ===== what must not stand together =====
@@ -472,28 +433,10 @@ impl Judge<'_> {
     }
 }
 
-/// What an owned `self` is called where an option has one of its own.
-const KEPT_SELF: &str = "__hystrix_self";
+/// What `self` is called in a body that has moved, and in an option that has one of its own.
+pub(crate) const OUR_SELF: &str = "__hystrix_self";
 
 /// Replaces `self`, as the body of a function that has moved does.
-pub(crate) fn replace_self(tokens: TokenStream, by: &str) -> TokenStream {
-    names::replace(tokens, "self", by)
-}
-
-pub(crate) fn kept_self(span: Span) -> Ident {
-    Ident::new(KEPT_SELF, span)
-}
-
-/// An expression without parentheses, braces and invisible groups around it.
-fn bare(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::Paren(inner) => bare(&inner.expr),
-        Expr::Group(inner) => bare(&inner.expr),
-        Expr::Block(inner) if inner.label.is_none() && inner.attrs.is_empty() => match &inner.block.stmts[..]
-        {
-            [syn::Stmt::Expr(only, None)] => bare(only),
-            _ => expr,
-        },
-        other => other,
-    }
+pub(crate) fn replace_self(tokens: TokenStream) -> TokenStream {
+    names::replace(tokens, "self", OUR_SELF)
 }

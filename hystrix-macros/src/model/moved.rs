@@ -50,12 +50,7 @@ impl Judge<'_> {
                     moved.push(Moved::Lent { name: name.clone(), mutable: *mutable, cfg });
                 }
                 _ if !on_pool => {}
-                Some(Simple { name, .. }) if !used => {
-                    if name.to_string().starts_with('_') && borrow_in(&arg.ty).is_none() {
-                        moved.push(Moved::Guard { name: name.clone(), cfg });
-                    }
-                }
-                None if !used => {}
+                _ if !used => {}
                 simple => {
                     if borrow_in(&arg.ty).is_some() {
                         self.borrowed(arg, simple.as_ref(), mistakes);
@@ -63,29 +58,35 @@ impl Judge<'_> {
                         let message = "a worker cannot borrow this argument, because its caller may leave first; take it without `ref`";
                         mistakes.at(arg.span, message);
                     }
-                    if let Some(Simple { name, mutable: false }) = simple {
-                        moved.push(Moved::Checked { name: name.clone(), cfg });
-                    }
+                    let names = arg.names.iter().filter(|name| !arg.by_ref && !arg.changed.contains(name));
+                    moved.extend(names.map(|name| Moved::Checked { name: name.clone(), cfg: cfg.clone() }));
                 }
             }
         }
         moved
     }
 
-    /// What is `mut`, by value, and the body's.
-    pub(super) fn changed(&self, moved: &[Moved]) -> Vec<Kept> {
-        let body = &self.body;
+    /// What the body has by value, or is to hold while it runs: what it names, and what is called `_guard`. In the order of the arguments.
+    pub(super) fn whole(&self, on_pool: bool, moved: &[Moved]) -> Vec<Kept> {
         let lent = |name: &Ident| {
             moved.iter().any(|moved| matches!(moved, Moved::Lent { name: lent, .. } if lent == name))
         };
+        let held = |name: &Ident, ty: &Type| {
+            let is_guard = name.to_string().starts_with('_') && borrow_in(ty).is_none();
+            is_guard && (on_pool || !self.is_named_by_an_option(&name.unraw().to_string()))
+        };
         let arguments = self.arguments.iter().flat_map(|arg| {
-            let names = arg.changed.iter().filter(|name| !lent(name));
+            let names = arg.names.iter().filter(|name| !lent(name));
+            let names = names.filter(|name| {
+                uses(&self.body, &[name.unraw().to_string()]).is_some() || held(name, &arg.ty)
+            });
             names.map(|name| Kept { name: name.clone(), cfg: arg.cfg.clone() })
         });
-        let receiver = self.function.receiver().filter(|receiver| receiver.mutability.is_some());
-        let object = receiver.map(|receiver| Kept { name: receiver.self_token.into(), cfg: None });
-        let used = |kept: &Kept| uses(body, &[kept.name.unraw().to_string()]).is_some();
-        arguments.chain(object).filter(used).collect()
+        let owned = matches!(self.function.object(), Some(Object::Owned));
+        let used = owned && uses(&self.body, &["self"]).is_some();
+        let object = self.function.receiver().filter(|_| used);
+        let object = object.map(|receiver| Kept { name: receiver.self_token.into(), cfg: None });
+        object.into_iter().chain(arguments).collect()
     }
 
     fn borrowed(&self, arg: &Argument, simple: Option<&Simple>, mistakes: &mut Mistakes) {

@@ -8,7 +8,7 @@ use syn::{Expr, Type};
 
 use crate::args::Value;
 
-use super::{Call, Fallback, Judge, KEPT_SELF, Kept, Mistakes, Rule, Use, bare, is_none, replace_self};
+use super::{Call, Fallback, Judge, Kept, Mistakes, Rule, Use, bare, is_none, replace_self};
 use crate::item::{Argument, Object, borrow_in, each_binding};
 use crate::names::{mentions, names_a_parameter, uses};
 use crate::result::Shape;
@@ -49,7 +49,7 @@ impl Judge<'_> {
     pub(super) fn per_call(&self, expr: &Expr, mistakes: &mut Mistakes) -> Use {
         let mut tokens = moving(expr).into_token_stream();
         let own = own_names(expr);
-        let mut kept: Vec<Kept> = Vec::new();
+        let (mut kept, mut taken): (Vec<Kept>, Vec<Kept>) = (Vec::new(), Vec::new());
         for arg in &self.arguments {
             for (name, text) in arg.names.iter().zip(arg.texts()) {
                 let named = if own.contains(&text) { None } else { uses(&tokens, &[&text]) };
@@ -62,7 +62,9 @@ impl Judge<'_> {
                     // A copy of the reference will do.
                     Type::Reference(_) if arg.simple.is_some() => {}
                     // Nobody else takes it.
-                    _ if !self.is_taken(&text, expr) => {}
+                    _ if !self.is_taken(&text, expr) => {
+                        taken.push(Kept { name: name.clone(), cfg: arg.cfg.clone() });
+                    }
                     _ => kept.push(Kept { name: name.clone(), cfg: arg.cfg.clone() }),
                 }
             }
@@ -73,31 +75,41 @@ impl Judge<'_> {
                 Some(Object::Exclusive) => {
                     mistakes.at(span, "`self` is lent to the body alone, because it is `&mut`");
                 }
-                Some(Object::Owned) => {
+                Some(Object::Owned) if self.is_taken("self", expr) => {
                     keeps_self = self.function.receiver().map(|receiver| receiver.self_token.span());
-                    tokens = replace_self(tokens, KEPT_SELF);
+                    tokens = replace_self(tokens);
                 }
-                Some(Object::Borrowed | Object::SharedCounted) | None => {}
+                _ => {}
             }
         }
-        Use { expr: tokens, span: expr.span(), kept, keeps_self }
+        Use { expr: tokens, span: expr.span(), kept, taken, keeps_self }
     }
 
     /// Whether the body takes an argument, or another option than this one.
     fn is_taken(&self, name: &str, but_for: &Expr) -> bool {
         let body = &self.body;
         let is_guard = self.options.has("thread_pool") && name.starts_with('_');
-        let others = self.options.written.iter().filter_map(|option| match &option.value {
-            Value::Expr(expr) if option.name != "fallback" && !std::ptr::eq(expr, but_for) => Some(expr),
-            _ => None,
-        });
+        let mut others = self.expressions().filter(|expr| !std::ptr::eq(*expr, but_for));
         let fallback = self.options.expr("fallback").filter(|expr| !std::ptr::eq(*expr, but_for));
         let is_function = fallback.is_some_and(|expr| matches!(bare(expr), Expr::Path(_)));
-        let mut others = others.chain(fallback);
         is_guard
             || is_function
             || uses(body, &[name]).is_some()
             || others.any(|expr| uses(&expr.to_token_stream(), &[name]).is_some())
+    }
+
+    /// Whether an option names an argument, or is a function that gets them all.
+    pub(super) fn is_named_by_an_option(&self, name: &str) -> bool {
+        let is_function =
+            self.options.expr("fallback").is_some_and(|expr| matches!(bare(expr), Expr::Path(_)));
+        is_function || self.expressions().any(|expr| uses(&expr.to_token_stream(), &[name]).is_some())
+    }
+
+    fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        self.options.written.iter().filter_map(|option| match &option.value {
+            Value::Expr(expr) => Some(expr),
+            _ => None,
+        })
     }
 
     pub(super) fn fallback(&self, shape: &Shape, mistakes: &mut Mistakes) -> Fallback {
@@ -139,7 +151,7 @@ impl Judge<'_> {
         let list: Expr = syn::parse_quote!((#all));
         let mut used = self.per_call(&list, mistakes);
         let args = args.into_iter().map(|(arg, cfg)| {
-            let arg = if used.keeps_self.is_some() { replace_self(arg, KEPT_SELF) } else { arg };
+            let arg = if used.keeps_self.is_some() { replace_self(arg) } else { arg };
             (arg, cfg)
         });
         let calls = cases(args.collect(), expr.span(), mistakes);
@@ -158,7 +170,7 @@ impl Judge<'_> {
         if !timed || options.has("thread_pool") || options.has("fallback_here") {
             return false;
         }
-        let generics = self.function.generics();
+        let generics = [self.function.generics(), options.parameters.clone()].concat();
         let lives = |ty: &Type| {
             let tokens = ty.to_token_stream();
             let bound = [generics.as_slice(), &["impl".into(), "Self".into()]].concat();

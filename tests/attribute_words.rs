@@ -349,3 +349,132 @@ fn a_block_gives_its_options_to_an_attribute_under_a_condition() {
     assert_eq!(Block::conditional(), Ok(1));
     assert!(Registry::global().find("block of words", "conditional").is_some());
 }
+
+// ===== paths, uses, fragments =====
+
+struct Message;
+
+impl Message {
+    fn message() -> usize {
+        7
+    }
+}
+
+#[command(group = "words", fallback = |_| Ok(Message::message()))]
+fn named_like_the_end_of_a_path(message: Message) -> Result<usize, String> {
+    let Message = message;
+    Err("failed".into())
+}
+
+#[derive(Clone)]
+struct Writer(u8);
+
+impl Writer {
+    #[command(group = "words", thread_pool = "words", to_owned(self))]
+    fn write(&self) -> Result<String, String> {
+        use std::fmt::{self, Write};
+
+        let mut text = String::new();
+        write!(text, "{}", self.0).map_err(|fmt::Error| "full")?;
+        Ok(text)
+    }
+
+    #[command(group = "words", thread_pool = "words")]
+    fn nothing_of_itself(&self) -> Result<usize, String> {
+        use std::fmt::{self, Write};
+
+        let mut text = String::new();
+        text.write_str("ab").map_err(|fmt::Error| "full")?;
+        Ok(text.len())
+    }
+}
+
+/// As a schema does that a query builder makes.
+mod columns {
+    #![allow(non_camel_case_types, dead_code)]
+
+    pub(super) struct command;
+    pub(super) struct call;
+    pub(super) struct way;
+    pub(super) struct place;
+    pub(super) struct define;
+}
+
+mod among_columns {
+    #[allow(unused_imports)]
+    use super::columns::{call, command as columns_command, define, place, way};
+    use hystrix_core::command;
+
+    #[command(group = "words", timeout = "1s", fallback = |_| Ok(name.len()))]
+    pub(super) fn name(name: String) -> Result<usize, String> {
+        Err(name)
+    }
+}
+
+macro_rules! tells {
+    ($name:ident, $what:ident, $text:literal) => {
+        #[command(group = "words", fallback = |_| Ok(format!($text)))]
+        fn $name($what: String) -> Result<String, String> {
+            Err($what)
+        }
+    };
+}
+
+tells!(told, what, "no {what}");
+
+macro_rules! joins {
+    ($first:ident) => {
+        #[command(group = "words", thread_pool = "words", to_owned($first, id))]
+        fn joined($first: &str, id: &str) -> Result<String, String> {
+            Ok(format!("{}-{}", $first, id))
+        }
+    };
+}
+
+joins!(id);
+
+#[command(group = "words", thread_pool = "words")]
+fn by_a_function(shorten: fn(&str) -> &str, text: String) -> Result<usize, String> {
+    Ok(shorten(&text).len())
+}
+
+#[test]
+fn the_end_of_a_path_a_use_and_a_hidden_group_are_taken_for_what_they_are() {
+    assert_eq!(named_like_the_end_of_a_path(Message), Ok(7));
+    assert_eq!((Writer(3).write(), Writer(3).nothing_of_itself()), (Ok("3".into()), Ok(2)));
+    assert_eq!(among_columns::name("abc".into()), Ok(3));
+    assert_eq!(told("bread".into()), Ok("no bread".into()));
+    assert_eq!(joined("user", "mac"), Ok("user-mac".into()));
+    assert_eq!(by_a_function(str::trim, " ab ".into()), Ok(2));
+}
+
+// ===== what stands on one line =====
+
+struct Client<T>(std::marker::PhantomData<T>);
+struct Read;
+struct Write;
+
+macro_rules! clients {
+    ($($kind:ty = $timeout:literal),*) => {$(
+        impl Client<$kind> {
+            #[command(timeout = $timeout)]
+            async fn get(&self) -> Result<u8, String> {
+                Ok(1)
+            }
+        }
+    )*};
+}
+
+clients!(Read = "1s", Write = "9s");
+
+#[test]
+fn what_one_macro_makes_on_one_line_is_many_functions_with_settings_of_their_own() {
+    let lab = Lab::new();
+    let _here = lab.registry.enter();
+    let (read, write) = (Client(std::marker::PhantomData::<Read>), Client(std::marker::PhantomData::<Write>));
+    assert_eq!((block_on(read.get()), block_on(write.get())), (Ok(1), Ok(1)));
+    let timeouts: Vec<_> =
+        lab.registry.commands().iter().map(|command| command.settings().timeout().value).collect();
+    assert_eq!(timeouts, ["1s".into(), "9s".into()]);
+    assert_eq!(lab.registry.audit().len(), 1);
+}

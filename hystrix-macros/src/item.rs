@@ -184,6 +184,16 @@ impl Function {
         self.attrs.iter().filter(|attr| attr.path().is_ident("cfg"))
     }
 
+    /// The lints that it allows or expects: its settings are written again beside it.
+    pub(crate) fn allowed(&self) -> impl Iterator<Item = &TokenStream> {
+        self.attrs.iter().filter_map(|attr| match &attr.meta {
+            Meta::List(list) if list.path.is_ident("allow") || list.path.is_ident("expect") => {
+                Some(&list.tokens)
+            }
+            _ => None,
+        })
+    }
+
     /// Another `#[command]` under this one.
     pub(crate) fn attribute_again(&self) -> Option<Span> {
         let mut paths = self.attrs.iter().map(Attribute::path);

@@ -20,12 +20,13 @@ pub struct Place {
     line: u32,
     column: u32,
     function: &'static str,
+    /// Tells functions apart that stand in one place: all that one `macro_rules` makes does.
+    number: u32,
     /// It belongs to a type.
     is_method: bool,
 }
 
-/// A function: where it stands, and what it belongs to, for the body of a trait's default method stands once and is many functions, and so is all
-/// that one `macro_rules` makes on one line. With it what it is, so that whatever else is alike, a function never gets the command of
+/// A function: where it stands, and what it belongs to, for the body of a trait's default method stands once and is many functions. With it what it is, so that whatever else is alike, a function never gets the command of
 /// another kind.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Spot {
@@ -56,7 +57,7 @@ pub(crate) struct Blueprint<'d> {
 }
 
 impl Place {
-    /// Says where a function stands that belongs to a module: `module_path!()`, its name, `file!()`, `line!()`, `column!()`.
+    /// Says where a function stands that belongs to a module: `module_path!()`, its name, `file!()`, `line!()`, `column!()`, and the number of its expansion.
     #[must_use]
     pub const fn function(
         module: &'static str,
@@ -64,8 +65,9 @@ impl Place {
         file: &'static str,
         line: u32,
         column: u32,
+        number: u32,
     ) -> Self {
-        Self { module, file, line, column, function, is_method: false }
+        Self { module, file, line, column, function, number, is_method: false }
     }
 
     /// The same of one that belongs to a type.
@@ -76,8 +78,9 @@ impl Place {
         file: &'static str,
         line: u32,
         column: u32,
+        number: u32,
     ) -> Self {
-        Self { is_method: true, ..Self::function(module, function, file, line, column) }
+        Self { is_method: true, ..Self::function(module, function, file, line, column, number) }
     }
 }
 

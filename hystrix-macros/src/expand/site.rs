@@ -52,7 +52,7 @@ impl Model {
     }
 
     fn place(&self, of: Of) -> TokenStream {
-        let (private, name) = (self.private(), self.function.name());
+        let (private, name, number) = (self.private(), self.function.name(), self.number);
         let new = match of {
             Of::Itself => quote!(method),
             Of::Module => quote!(function),
@@ -64,6 +64,7 @@ impl Model {
                 ::core::file!(),
                 ::core::line!(),
                 ::core::column!(),
+                #number,
             )
         }
     }
@@ -101,7 +102,7 @@ impl Model {
         };
         let (private, function) = (self.private(), &self.function);
         let name = companion_name(&function.name(), Span::call_site());
-        let (cfgs, vis) = (function.cfgs(), &function.vis);
+        let (cfgs, vis, allowed) = (function.cfgs(), &function.vis, function.allowed());
         let doc = format!("The command behind `{}`.", function.name());
         let of = definition.name_of();
         let (place, define) = (self.place(definition.of), self.define(definition));
@@ -119,6 +120,7 @@ impl Model {
             #[doc(hidden)]
             #[doc = #doc]
             #[must_use]
+            #(#[allow(#allowed)])*
             #vis fn #name() -> #private::Annotated {
                 #announced
                 #annotated

@@ -3,6 +3,8 @@
 mod moved;
 mod per_call;
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote};
 use syn::spanned::Spanned;
@@ -14,9 +16,14 @@ use crate::names::{self, mentions};
 use crate::options::{self, Kind, bare};
 use crate::result::{self, Shape};
 
+/// Numbers the expansions, in the order in which the compiler asks for them.
+static NUMBER: AtomicU32 = AtomicU32::new(1);
+
 /// A function that is to be a command.
 pub(crate) struct Model {
     pub(crate) function: Function,
+    /// Of all that are expanded in this crate, which one it is.
+    pub(crate) number: u32,
     /// The path of the library.
     pub(crate) krate: TokenStream,
     pub(crate) shape: Shape,
@@ -231,7 +238,20 @@ impl Model {
             return Err(Refused { error, krate: options.krate(), companion });
         }
         let krate = options.krate();
-        Ok(Self { krate, shape, command, moved, whole, rules, fallback, rejected, companion, function })
+        let number = NUMBER.fetch_add(1, Relaxed);
+        Ok(Self {
+            number,
+            krate,
+            shape,
+            command,
+            moved,
+            whole,
+            rules,
+            fallback,
+            rejected,
+            companion,
+            function,
+        })
     }
 }
 

@@ -72,8 +72,11 @@ impl Judge<'_> {
             moved.iter().any(|moved| matches!(moved, Moved::Lent { name: lent, .. } if lent == name))
         };
         let held = |name: &Ident, ty: &Type| {
-            let is_guard = name.to_string().starts_with('_') && borrow_in(ty).is_none();
-            is_guard && (on_pool || !self.is_named_by_an_option(&name.unraw().to_string()))
+            let may_be = match on_pool {
+                true => borrow_in(ty).is_none(),
+                false => !self.is_named_by_an_option(&name.unraw().to_string()),
+            };
+            name.to_string().starts_with('_') && may_be
         };
         let arguments = self.arguments.iter().flat_map(|arg| {
             let names = arg.names.iter().filter(|name| !lent(name));

@@ -48,7 +48,7 @@ pub(crate) enum Made {
 #[derive(Clone, Copy)]
 pub(crate) struct Blueprint<'d> {
     pub(crate) place: Place,
-    /// The name, as the compiler has it, of the function's type; of one without, that of a type in its body.
+    /// The name, as the compiler has it, of the function's type; empty for one without.
     pub(crate) of: &'static str,
     /// The key is each call's own.
     pub(crate) keyed: bool,
@@ -112,20 +112,7 @@ fn short(name: &'static str) -> Cow<'static, str> {
 impl Blueprint<'_> {
     fn spot(&self) -> Spot {
         let Self { place, of, keyed, on_pool, .. } = *self;
-        let of = if place.is_method { without_generics(of) } else { self.parent() };
-        Spot { place, of, keyed, on_pool }
-    }
-
-    /// What a function without a type stands in: the path of the type in its body, up to the function, or to what is asked in its stead.
-    fn parent(&self) -> &'static str {
-        let function = self.place.function;
-        let within = [
-            format!("::{function}::"),
-            format!("::r#{function}::"),
-            format!("::__hystrix_command_{function}::"),
-        ];
-        let end = within.iter().filter_map(|within| self.of.rfind(within.as_str())).max();
-        end.map_or(self.of, |end| &self.of[..end])
+        Spot { place, of: without_generics(of), keyed, on_pool }
     }
 
     /// The module that goes before the group where a name is taken: the type's, or the function's own.

@@ -142,15 +142,11 @@ impl Definition {
         if self.on_pool { quote!(#private::PoolIsolation) } else { quote!(#private::InPlaceIsolation) }
     }
 
-    /// The name of the type that the function belongs to; of a function of none, that of a type in its body, which says where that is better than
-    /// a line does: all that one `macro_rules` makes stands on one.
+    /// The name of the type that the function belongs to.
     fn name_of(&self) -> TokenStream {
         match self.of {
             Of::Itself => quote!(::core::any::type_name::<Self>()),
-            Of::Module => quote!({
-                struct Here;
-                ::core::any::type_name::<Here>()
-            }),
+            Of::Module => quote!(""),
         }
     }
 }

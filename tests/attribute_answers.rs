@@ -356,6 +356,14 @@ fn a_timed_fallback_that_owns_all_runs_on_a_worker_unless_it_is_to_stay_here() {
         clock.advance(ms(20));
         Ok(thread())
     }
+    // By its letters a type parameter it is not.
+    #[derive(Clone, Copy)]
+    struct Id(u8);
+    #[command(timeout = "20ms", fallback = |_| { let Id(_) = id; Ok(thread()) })]
+    fn of_a_short_type(clock: hystrix_core::ManualClock, id: Id) -> Answer<ThreadId> {
+        clock.advance(ms(u64::from(id.0)));
+        Ok(thread())
+    }
     #[command(timeout = "20ms", fallback = |_| Ok(thread()), fallback_here)]
     fn here(clock: hystrix_core::ManualClock) -> Answer<ThreadId> {
         clock.advance(ms(20));
@@ -374,6 +382,7 @@ fn a_timed_fallback_that_owns_all_runs_on_a_worker_unless_it_is_to_stay_here() {
     let lab = Lab::new();
     let _here = lab.registry.enter();
     assert_ne!(elsewhere(lab.clock.clone()).unwrap(), thread());
+    assert_ne!(of_a_short_type(lab.clock.clone(), Id(20)).unwrap(), thread());
     assert_eq!([here(lab.clock.clone()).unwrap(), borrows(&lab.clock).unwrap()], [thread(); 2]);
     assert_eq!(cannot_go(lab.clock.clone(), Rc::new(1)), Ok(thread()), "it is not `Send`");
     for command in lab.registry.commands() {

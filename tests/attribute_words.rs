@@ -438,6 +438,24 @@ fn by_a_function(shorten: fn(&str) -> &str, text: String) -> Result<usize, Strin
     Ok(shorten(&text).len())
 }
 
+#[deprecated(note = "there is another")]
+fn old_limit() -> usize {
+    3
+}
+
+/// Its settings are written beside it once more, where the same lints are allowed.
+#[allow(deprecated, reason = "that is what is shown")]
+#[command(group = "words", semaphore = old_limit())]
+fn limited() -> Result<usize, String> {
+    Ok(1)
+}
+
+#[test]
+fn a_lint_that_a_function_allows_is_allowed_for_its_settings() {
+    assert_eq!(limited(), Ok(1));
+    assert_eq!(command_of!(limited).settings().semaphore().value, 3.into());
+}
+
 #[test]
 fn the_end_of_a_path_a_use_and_a_hidden_group_are_taken_for_what_they_are() {
     assert_eq!(named_like_the_end_of_a_path(Message), Ok(7));
